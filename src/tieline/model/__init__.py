@@ -1,0 +1,1 @@
+"""What things are: frozen values, without clock, disk, network or chance."""
