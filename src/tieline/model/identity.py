@@ -13,6 +13,8 @@ from functools import lru_cache
 
 import msgspec
 
+from tieline.config import Scope, is_alias
+
 __all__ = [
     "Availability",
     "Capability",
@@ -28,31 +30,13 @@ __all__ = [
     "peer_id",
 ]
 
-ALIAS_CHARACTERS_MAX = 64
 INSTANCE_CHARACTERS_MAX = 128
 PLAIN_ID_CHARACTERS_MAX = 256
 PROJECT_SLUG_CHARACTERS_MAX = 40
 _ALNUM = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_ALIAS_TAIL = _ALNUM | frozenset("_-")
 _INSTANCE = _ALNUM | frozenset("-")
 _HEX = frozenset("0123456789abcdef")
-
-
-class Scope(StrEnum):
-    """How far one may see and send; each includes those before it."""
-
-    WORKSPACE = "workspace"
-    REPOSITORY = "repository"
-    MACHINE = "machine"
-
-    @property
-    def rank(self) -> int:
-        """0 for the narrowest."""
-        return _SCOPES.index(self)
-
-
-_SCOPES = (Scope.WORKSPACE, Scope.REPOSITORY, Scope.MACHINE)
 
 
 class Capability(StrEnum):
@@ -72,11 +56,6 @@ class Availability(StrEnum):
     OFFLINE = "offline"
     PRESENCE_ONLY = "presence_only"
     UNSUPPORTED = "unsupported"
-
-
-def is_alias(text: str) -> bool:
-    """Return whether `text` starts with a letter and goes on with letters, digits, `_`, `-`; 1 to 64."""
-    return 0 < len(text) <= ALIAS_CHARACTERS_MAX and text[0] in _LETTERS and _ALIAS_TAIL.issuperset(text)
 
 
 def is_instance(text: str) -> bool:

@@ -74,12 +74,14 @@ class Envelope(msgspec.Struct, frozen=True):
 
     @property
     def needs_tieline(self) -> bool:
-        """Whether only a Tieline end can be told all of this."""
+        """Whether only a Tieline end can be told all of this.
+
+        An ask is not in the list: any peer that replies answers it.
+        """
         return bool(
             self.delivery is not Delivery.QUEUE
             or self.thread is not None
             or self.replaces
-            or self.is_ask
             or self.notify_when_idle
             or self.attachments
         )
@@ -110,7 +112,7 @@ def digest(envelope: Envelope) -> bytes:
         envelope.automatic_depth,
     ]
     if envelope.needs_tieline:
-        fields.append([str(envelope.delivery), envelope.thread, envelope.replaces, envelope.is_ask])
+        fields.append([str(envelope.delivery), envelope.thread, envelope.replaces])
         fields.append([[item.name, item.media_type, item.text] for item in envelope.attachments])
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).digest()

@@ -1,0 +1,1 @@
+"""Where machines meet: decides everything, does nothing."""

@@ -1,0 +1,1 @@
+"""How one thing changes: tables and a `step` each."""
