@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 NOT_AS_ROOT = (
     "tests run as an ordinary user, because permission checks are empty for root; "
-    "start them with tests/run.py PATH (or make test SUITE=PATH): it takes pytest's arguments and sees to that"
+    "start them with tests/run.py PATH (or make test SUITE=PATH), with the same arguments"
 )
 # Names that begin so configure Tieline or a program it talks to; a test sets those it needs.
 FOREIGN_PREFIXES = ("TIELINE_", "PI_", "CLAUDE", "CODEX_", "OPENCODE", "GEMINI_", "AUTOHAND_", "XDG_")
