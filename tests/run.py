@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 SHORT_FOLDER = "/tmp"  # not TMPDIR: it may be too long for a socket
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 USER_NUMBERS = range(58_000, 59_900)
 SUITE_SECONDS_MAX = 900
 # A broker without sessions leaves after 5 s: what is gone by then was not left behind.
@@ -43,10 +44,10 @@ SUITES: dict[str, tuple[str, tuple[tuple[str, ...], ...]]] = {
     "lint": (
         "src",
         (
-            ("{python}", "-m", "ruff", "check", *CHECKED),
+            ("{python}", "-m", "ruff", "check", "--output-format", "concise", *CHECKED),
             ("{python}", "-m", "ruff", "format", "--check", *CHECKED),
             ("{python}", "-m", "mypy"),
-            ("{bin}/lint-imports", "--no-cache", "--no-timestamp"),
+            ("{bin}/lint-imports", "--no-cache"),
         ),
     ),
     "tidy": ("tests", (("{python}", *PYTEST, "{top}"),)),
@@ -83,6 +84,8 @@ class Place(NamedTuple):
 
 def start(place: Place, command: list[str], folder: Path) -> "subprocess.Popen[bytes]":
     """Return `command` running in `folder`, as the user and with the environment of `place`."""
+    # Root's own path may lead into folders that nobody else can enter.
+    path = os.environ.get("PATH", SYSTEM_PATH) if place.user is None else SYSTEM_PATH
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     environment |= {
         "HOME": str(place.folder / "h"),
@@ -90,8 +93,7 @@ def start(place: Place, command: list[str], folder: Path) -> "subprocess.Popen[b
         "XDG_RUNTIME_DIR": str(place.folder / "r"),
         "USER": "tieline-test",
         "LOGNAME": "tieline-test",
-        "PATH": f"{place.venv / 'bin'}:{os.environ.get('PATH', '') if place.user is None else ''}"
-        ":/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{place.venv / 'bin'}:{path}",
     }
     environment.setdefault("LANG", "C.UTF-8")
     if place.user is None:
@@ -374,7 +376,11 @@ def main(arguments: list[str]) -> int:
     try:
         if suites:
             return run_suites(place, suites)
-        return run(place, [str(place.venv / "bin/python"), *PYTEST, *arguments], place.checkout)
+        code = run(place, [str(place.venv / "bin/python"), *PYTEST, *arguments], place.checkout)
+        left = left_behind(place)
+        if left:
+            print(f"left processes behind: {', '.join(left)}")
+        return code or bool(left)
     finally:
         shutil.rmtree(place.folder)
 
