@@ -1,0 +1,1 @@
+"""The control wire: a root's door for local, short-lived processes of the same user."""
