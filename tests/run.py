@@ -45,7 +45,7 @@ SUITES: dict[str, tuple[str, tuple[tuple[str, ...], ...]]] = {
         "src",
         (
             ("{python}", "-m", "ruff", "check", "--output-format", "concise", *CHECKED),
-            ("{python}", "-m", "ruff", "format", "--check", *CHECKED),
+            ("{python}", "-m", "ruff", "format", "--check", "--output-format", "concise", *CHECKED),
             ("{python}", "-m", "mypy"),
             ("{bin}/lint-imports", "--no-cache"),
         ),
