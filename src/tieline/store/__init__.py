@@ -1,0 +1,1 @@
+"""What survives: verified files, presence records, the journal, resource documents."""

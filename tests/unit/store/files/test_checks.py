@@ -1,0 +1,106 @@
+"""What makes a file ours and private, and which file systems a lock reaches."""
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from tieline.errors import RecoveryRequired, Refused
+from tieline.store.files import checks
+
+
+def test_file_system_kind_of_proc_is_proc() -> None:
+    """The kernel's own name for the file system comes back."""
+    assert checks.file_system_kind("/proc") == "proc"
+
+
+def test_file_system_kind_without_a_mount_is_empty() -> None:
+    """A mount that is not listed, or a line that is not one, gives no name."""
+    text = "27 1 0:3 / / rw - ext4 /dev/x rw\n36 27 98:0 /m /m rw,no shared:1 - nfs4 host:/x rw\nbroken\n"
+    assert checks._kind_in(text, "36") == "nfs4"
+    assert checks._kind_in(text, "27") == "ext4"
+    assert checks._kind_in(text, "3") == ""
+
+
+@pytest.mark.clause("K35", "native-179")
+@pytest.mark.parametrize("kind", ["nfs4", "9p", "virtiofs", "fuse.sshfs"])
+def test_network_file_system_is_refused_by_name(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A file system of several machines is refused, and the text names it and the setting."""
+    monkeypatch.setattr(checks, "file_system_kind", lambda path: kind)
+    with pytest.raises(Refused, match=f"{kind}.*coordination_directory"):
+        checks.refuse_network_file_system(str(private_home))
+
+
+@pytest.mark.clause("K35")
+def test_local_file_system_passes(private_home: Path) -> None:
+    """The file system of this machine passes."""
+    checks.refuse_network_file_system(str(private_home))
+
+
+@pytest.mark.clause("native-40", "native-41", "S2", "K20")
+@pytest.mark.parametrize("kind", ["link", "hard", "socket", "directory", "broad", "foreign"])
+def test_file_that_is_not_private_is_refused(private_home: Path, kind: str) -> None:
+    """A link, a second name, another type, another owner and an open mode are refused."""
+    assert os.geteuid() != 0
+    path = private_home / "f"
+    path.write_text("x")
+    path.chmod(0o600)
+    if kind == "hard":
+        (private_home / "g").hardlink_to(path)
+    elif kind == "broad":
+        path.chmod(0o640)
+    elif kind == "foreign":
+        path = Path("/etc/hostname")
+    else:
+        path.unlink()
+        if kind == "link":
+            path.symlink_to("/etc/hostname")
+        elif kind == "directory":
+            path.mkdir()
+        else:
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.bind(str(path))
+    status = path.stat(follow_symlinks=False)
+    assert not checks.is_private_file(status)
+    with pytest.raises(Refused) as caught:
+        checks.check_file(status, str(path))
+    assert caught.value.code == "UNSAFE_ENDPOINT"
+    assert str(path) in str(caught.value)
+
+
+def test_file_private_passes_both_ways(private_home: Path) -> None:
+    """The short check and the long one agree on a private file."""
+    path = private_home / "f"
+    path.write_text("x")
+    path.chmod(0o600)
+    checks.check_file(path.stat(), str(path))
+    assert checks.is_private_file(path.stat())
+
+
+@pytest.mark.clause("K4", "K5", "K7")
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.ELOOP, "UNSAFE_ENDPOINT"),
+        (errno.ENOENT, "UNSAFE_ENDPOINT"),
+        (errno.EACCES, "PERMISSION_DENIED"),
+        (errno.EROFS, "PERMISSION_DENIED"),
+        (errno.ENOSPC, "QUEUE_FULL"),
+        (errno.EMFILE, "RESOURCE_BUSY"),
+    ],
+)
+def test_errno_becomes_a_typed_refusal(number: int, code: str) -> None:
+    """Each errno of the system becomes the code that says what helps."""
+    refusal = checks.system_refusal(OSError(number, ""), "/p")
+    assert isinstance(refusal, Refused)
+    assert refusal.code == code
+
+
+@pytest.mark.clause("K4")
+def test_errno_of_the_device_requires_recovery() -> None:
+    """An error of the device itself is no refusal."""
+    assert isinstance(checks.system_refusal(OSError(errno.EIO, ""), "/p"), RecoveryRequired)
