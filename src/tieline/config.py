@@ -53,26 +53,52 @@ class Bound(NamedTuple):
 
 
 LIMITS: dict[str, Bound] = {
-    "frame_bytes": Bound(65_536, 1_024, 16_777_216, "bytes", "one line of the native wire, checked before parsing"),
+    "frame_bytes": Bound(
+        65_536, 1_024, 16_777_216, "bytes", "one line of the native wire, checked before parsing"
+    ),
     "message_bytes": Bound(8_000, 1, 1_048_576, "UTF-8 bytes", "one text with its attachments"),
-    "inbox_messages": Bound(32, 1, 1_000_000, "unconsumed messages per recipient", "an agent that does not read is told to senders early"),
-    "pending_requests": Bound(32, 1, 65_536, "requests per connection", "bounds work that one end can make the other hold"),
+    "inbox_messages": Bound(
+        32,
+        1,
+        1_000_000,
+        "unconsumed messages per recipient",
+        "an agent that does not read is told to senders early",
+    ),
+    "pending_requests": Bound(
+        32, 1, 65_536, "requests per connection", "bounds work that one end can make the other hold"
+    ),
     "connections": Bound(16, 1, 4_096, "cached outbound connections", "descriptors are shared with the host"),
-    "storage_bytes": Bound(10_485_760, 65_536, 1 << 40, "bytes per instance", "what peers may make one root keep"),
-    "rate_per_second": Bound(10, 1, 1_000_000, "new messages per second and sender", "a flood costs the flooder"),
+    "storage_bytes": Bound(
+        10_485_760, 65_536, 1 << 40, "bytes per instance", "what peers may make one root keep"
+    ),
+    "rate_per_second": Bound(
+        10, 1, 1_000_000, "new messages per second and sender", "a flood costs the flooder"
+    ),
     "rate_burst": Bound(20, 1, 1_000_000, "new messages", "a short burst is normal work"),
     "handshake_ms": Bound(2_000, 50, 60_000, "ms", "the whole exchange, however it is dripped"),
     "acknowledgement_ms": Bound(2_000, 50, 60_000, "ms", "then the outcome is unknown, not refused"),
     "expiry_ms": Bound(600_000, 1, 86_400_000, "ms", "life of a message that names none"),
     "max_expiry_ms": Bound(3_600_000, 1, 86_400_000, "ms", "longest life that a sender may ask"),
-    "retention_ms": Bound(86_400_000, 60_000, 31_536_000_000, "ms", "finished records are kept for questions"),
-    "automatic_replies": Bound(8, 1, 64, "automatic messages per conversation", "two models thank each other for ever otherwise"),
+    "retention_ms": Bound(
+        86_400_000, 60_000, 31_536_000_000, "ms", "finished records are kept for questions"
+    ),
+    "automatic_replies": Bound(
+        8, 1, 64, "automatic messages per conversation", "two models thank each other for ever otherwise"
+    ),
     "directory_page_size": Bound(50, 1, 1_000, "peers per page", "a model reads the page"),
     "published_runs": Bound(64, 1, 4_096, "live runs", "a directory answer stays one frame"),
-    "agent_sends_max": Bound(20, 1, 1_000_000, "sends per pair in 10 minutes without a person", "a loop across fresh conversations ends too"),
+    "agent_sends_max": Bound(
+        20,
+        1,
+        1_000_000,
+        "sends per pair in 10 minutes without a person",
+        "a loop across fresh conversations ends too",
+    ),
     "events_kept": Bound(10_000, 100, 10_000_000, "events", "an endless history ends in QUEUE_FULL"),
     "ended_runs_kept": Bound(4_096, 1, 1_000_000, "identities", "a late reply to an ended run is told so"),
-    "boundary_messages": Bound(16, 1, 256, "messages per boundary", "a burst must not fill the model's context"),
+    "boundary_messages": Bound(
+        16, 1, 256, "messages per boundary", "a burst must not fill the model's context"
+    ),
     "boundary_bytes": Bound(32_768, 1_024, 1_048_576, "bytes per boundary", "the same, in bytes"),
 }
 """Every limit of a root. Raising one is allowed inside its range; nothing is unlimited."""
@@ -147,21 +173,8 @@ def load(
     Raises:
         UsageError: a value is wrong; the text names source, field, line and what is allowed.
     """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{source}: not TOML: {error}") from None
-    for name in document:
-        if name not in _SECTIONS:
-            raise UsageError(_wrong(source, text, name, f"unknown section; allowed are {', '.join(sorted(_SECTIONS))}"))
-    fields: dict[str, Any] = {}
-    limits: dict[str, int] = {}
-    for name, value in _table(document, "communication", source, text).items():
-        if name not in _FIELDS:
-            raise UsageError(_wrong(source, text, name, f"unknown field; allowed are {', '.join(_FIELDS)}"))
-        fields[name] = _field(name, value, _where(source, text, name))
-    for name, value in _table(document, "limits", source, text).items():
-        limits[name] = _limit(name, value, _where(source, text, name))
+    document = _document(text, source)
+    fields, limits = _from_file(document, source, text)
     for name in _FIELDS:
         given = environment.get("TIELINE_" + name.upper())
         if given is not None:
@@ -174,6 +187,33 @@ def load(
         if value is not None:
             fields[name] = _field(name, value, "--" + name.replace("_", "-"))
     return Settings(**fields, limits=_together(Limits(**limits), source))
+
+
+def _document(text: str, source: str) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{source}: not TOML: {error}") from None
+    for name in document:
+        if name not in _SECTIONS:
+            raise UsageError(
+                _wrong(source, text, name, f"unknown section; allowed are {', '.join(sorted(_SECTIONS))}")
+            )
+    return document
+
+
+def _from_file(document: dict[str, Any], source: str, text: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the fields and limits that config.toml sets."""
+    fields: dict[str, Any] = {}
+    for name, value in _table(document, "communication", source, text).items():
+        if name not in _FIELDS:
+            raise UsageError(_wrong(source, text, name, f"unknown field; allowed are {', '.join(_FIELDS)}"))
+        fields[name] = _field(name, value, _where(source, text, name))
+    limits = {
+        name: _limit(name, value, _where(source, text, name))
+        for name, value in _table(document, "limits", source, text).items()
+    }
+    return fields, limits
 
 
 def _together(limits: Limits, source: str) -> Limits:
@@ -191,7 +231,7 @@ def _table(document: dict[str, Any], name: str, source: str, text: str) -> dict[
     return table
 
 
-def _field(name: str, value: Any, where: str) -> Any:  # noqa: ANN401 - a value of any TOML type comes in
+def _field(name: str, value: Any, where: str) -> Any:
     allowed = {
         "enabled": "true or false",
         "allow_resource_control": "true or false",
@@ -207,7 +247,9 @@ def _field(name: str, value: Any, where: str) -> Any:  # noqa: ANN401 - a value 
         "scope": lambda: value in ("workspace", "repository", "machine"),
         "idle_behavior": lambda: value in ("notify", "auto"),
         "alias": lambda: isinstance(value, str) and is_alias(value),
-        "coordination_directory": lambda: isinstance(value, str) and value.startswith("/") and "\0" not in value,
+        "coordination_directory": lambda: (
+            isinstance(value, str) and value.startswith("/") and "\0" not in value
+        ),
         "resource_wait_timeout_ms": lambda: type(value) is int and value > 0,
     }[name]
     if not right():
@@ -215,16 +257,18 @@ def _field(name: str, value: Any, where: str) -> Any:  # noqa: ANN401 - a value 
     return Scope(value) if name == "scope" else value
 
 
-def _limit(name: str, value: Any, where: str) -> int:  # noqa: ANN401 - a value of any TOML type comes in
+def _limit(name: str, value: Any, where: str) -> int:
     if name not in LIMITS:
         raise UsageError(f"{where}: unknown limit {name}; allowed are {', '.join(LIMITS)}")
     bound = LIMITS[name]
     if type(value) is not int or not bound.low <= value <= bound.high:
-        raise UsageError(f"{where}: {name} must be a whole number from {bound.low} to {bound.high} ({bound.unit})")
+        raise UsageError(
+            f"{where}: {name} must be a whole number from {bound.low} to {bound.high} ({bound.unit})"
+        )
     return value
 
 
-def _typed(name: str, given: str) -> Any:  # noqa: ANN401 - what the field's type makes of it
+def _typed(name: str, given: str) -> Any:
     if name in ("enabled", "allow_resource_control"):
         return {"true": True, "1": True, "false": False, "0": False}.get(given.lower(), given)
     return _number(given) if name == "resource_wait_timeout_ms" else given

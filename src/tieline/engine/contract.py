@@ -53,7 +53,7 @@ class Draft(msgspec.Struct, frozen=True):
     topic: str | None = None
     reply_to: str | None = None
     expiry_ms: int | None = None  # life asked for; None = the default
-    delivery: Delivery = Delivery.QUEUE
+    delivery: Delivery = Delivery.STEER
     thread: str | None = None
     replaces: bool = False
     is_ask: bool = False
@@ -133,7 +133,10 @@ class DirectoryTold(msgspec.Struct, frozen=True):
 
 
 class BeginRun(msgspec.Struct, frozen=True):
-    """A child execution starts. Answer: None or `Refusal` (QUEUE_FULL above the limit, TARGET_ENDED for a used id)."""
+    """A child execution starts.
+
+    Answer: None or `Refusal` (QUEUE_FULL above the limit, TARGET_ENDED for a used id).
+    """
 
     run: str
     alias: str
@@ -186,7 +189,7 @@ class UserPrompt(msgspec.Struct, frozen=True):
 
 
 class Mute(msgspec.Struct, frozen=True):
-    """Silence (or no longer silence) a peer: its mail is kept, wakes nobody, notifies nobody. Answer: None."""
+    """Silence a peer, or no longer: its mail is kept, wakes nobody, notifies nobody. Answer: None."""
 
     peer: str  # peer id, or alias
     is_muted: bool

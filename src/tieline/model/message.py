@@ -17,9 +17,12 @@ __all__ = ["Attachment", "Delivery", "Envelope", "Key", "content_sha256", "diges
 
 
 class Delivery(StrEnum):
-    """How the sender wishes the message to reach the model."""
+    """How the sender wishes the message to reach the model.
 
-    STEER = "steer"  # at the next safe boundary of a busy turn
+    STEER is what the native specification does with every message, so it needs no word on that wire.
+    """
+
+    STEER = "steer"  # at the next safe boundary of a busy turn; wakes an idle one
     QUEUE = "queue"  # when the turn ends; wakes an idle one
     PASSIVE = "passive"  # with the next turn; wakes nobody
 
@@ -55,7 +58,7 @@ class Envelope(msgspec.Struct, frozen=True):
     expires_ms: int | None = None
     sender_alias: str = ""
     sender_project: str = ""
-    delivery: Delivery = Delivery.QUEUE
+    delivery: Delivery = Delivery.STEER
     thread: str | None = None
     replaces: bool = False
     is_ask: bool = False
@@ -79,7 +82,7 @@ class Envelope(msgspec.Struct, frozen=True):
         An ask is not in the list: any peer that replies answers it.
         """
         return bool(
-            self.delivery is not Delivery.QUEUE
+            self.delivery is not Delivery.STEER
             or self.thread is not None
             or self.replaces
             or self.notify_when_idle

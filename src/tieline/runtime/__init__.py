@@ -1,0 +1,1 @@
+"""The kinds of process, wired; the door for adapters."""

@@ -1,0 +1,195 @@
+"""What a host alone can say: busy or idle, runs, boundaries, evidence, answers, prompts, shutdown.
+
+Rule 1: only the host's own doors (and hooks below it) reach these; a peer never does.
+Rule 2: a boundary's mail is prepared under a token; it is consumed on the host's evidence, nothing else.
+Rule 3: the generation told at a boundary lets a host recheck before it ends a turn.
+
+Source: reference/native.md 1L, 1M, 2.10; DESIGN.md 3.
+"""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from tieline.engine.contract import BeginRun, EndRun, Expose, Taken, Untaken, UserPrompt
+from tieline.errors import Refusal, Refused
+from tieline.model.identity import Capability, Peer
+from tieline.runtime.calls import Actor, Params, Reply
+from tieline.runtime.host import PAUSES
+
+if TYPE_CHECKING:
+    from tieline.runtime.node import Node
+
+__all__ = ["TABLE"]
+
+DELEGATED = (Capability.SEND.value, Capability.RECEIVE.value, Capability.WAIT.value, Capability.REQUEST.value)
+
+
+class HostState(Params, frozen=True):
+    """`host.state`."""
+
+    busy: bool | None = None
+    paused: str | None = None
+    model: str | None = None
+    context_percent: int | None = None
+    activity: str | None = None
+    session: str | None = None
+    resumed: bool = False
+
+
+class RunBegin(Params, frozen=True):
+    """`host.run_begin`."""
+
+    run: str
+    alias: str | None = None
+    capabilities: list[str] | None = None
+
+
+class RunEnd(Params, frozen=True):
+    """`host.run_end`."""
+
+    run: str
+
+
+class Boundary(Params, frozen=True):
+    """`host.boundary`."""
+
+    kind: Literal["tool", "turn_end", "prompt"]
+    run: str | None = None
+
+
+class Token(Params, frozen=True):
+    """`host.taken`, `host.refused`."""
+
+    token: str
+
+
+class HostAnswer(Params, frozen=True):
+    """`host.answer`."""
+
+    entry: str
+    text: str
+    run: str | None = None
+
+
+class OfRun(Params, frozen=True):
+    """`host.user_prompt`."""
+
+    run: str | None = None
+
+
+class Nothing(Params, frozen=True):
+    """No params."""
+
+
+async def state(node: "Node", _actor: Actor, asked: HostState, _call: str | None) -> Reply:
+    """Take the host's state; publish what listings show of it."""
+    if asked.paused is not None and asked.paused not in PAUSES:
+        raise Refused("INVALID_PARAMS", f"paused is one of {', '.join(sorted(PAUSES))}, or absent")
+    if asked.context_percent is not None and not 0 <= asked.context_percent <= 100:
+        raise Refused("INVALID_PARAMS", "contextPercent is a whole number from 0 to 100")
+    host = node.host
+    host.state(is_busy=asked.busy, pause=asked.paused, has_pause=asked.paused is not None or asked.resumed)
+    if asked.model is not None:
+        host.model = asked.model[:128]
+    if asked.activity is not None:
+        host.activity = asked.activity[:32]
+    if asked.context_percent is not None:
+        host.context_percent = asked.context_percent
+    await node.state_changed(asked.session)
+    return Reply({})
+
+
+async def run_begin(node: "Node", _actor: Actor, asked: RunBegin, _call: str | None) -> Reply:
+    """Begin a child run; its token proves it from now on."""
+    names = tuple(asked.capabilities) if asked.capabilities is not None else DELEGATED
+    unknown = [name for name in names if name not in node.capabilities]
+    if unknown:
+        raise Refused("CAPABILITY_DENIED", "a run gets no capability that its root does not have")
+    peer = Peer(node.instance, asked.run)
+    alias = asked.alias or node.run_alias(asked.run)
+    refusal = await node.ask(BeginRun(asked.run, alias, frozenset(names)))
+    if isinstance(refusal, Refusal):
+        raise Refused.of(refusal)
+    token = node.new_token()
+    node.host.begin(asked.run, token)
+    return Reply({"run": asked.run, "peerId": peer.id, "alias": alias, "token": token})
+
+
+async def run_end(node: "Node", _actor: Actor, asked: RunEnd, _call: str | None) -> Reply:
+    """End a child run."""
+    node.host.end(asked.run)
+    await node.ask(EndRun(asked.run))
+    return Reply({})
+
+
+async def boundary(node: "Node", _actor: Actor, asked: Boundary, _call: str | None) -> Reply:
+    """Return the mail for the model at a safe boundary, prepared under a token."""
+    owner = Peer(node.instance, asked.run)
+    node.host.is_wake_out = False
+    limits = node.settings.limits
+    token = node.new_token()
+    held = await node.ask(
+        Expose(
+            owner=owner,
+            token=token,
+            rung="boundary" if asked.kind == "tool" else asked.kind,
+            count_max=limits.boundary_messages,
+            bytes_max=limits.boundary_bytes,
+            with_passive=asked.kind == "prompt",
+            only_steer=asked.kind == "tool",
+        )
+    )
+    if isinstance(held, Refusal):
+        raise Refused.of(held)
+    unread = node.engine.inbox_counts(owner)
+    return Reply(
+        {
+            "text": node.model_text(held) if held else "",
+            "messageIds": [item.envelope.message_id for item in held],
+            "token": token if held else None,
+            "generation": node.engine.arrival_generation,
+            "remaining": max(0, unread.unread - len(held)),
+        }
+    )
+
+
+async def taken(node: "Node", _actor: Actor, asked: Token, _call: str | None) -> Reply:
+    """The host saw the token's mail in the model's context."""
+    return Reply({"consumed": await node.ask_count(Taken(asked.token))})
+
+
+async def refused(node: "Node", _actor: Actor, asked: Token, _call: str | None) -> Reply:
+    """The host could not place the token's mail."""
+    return Reply({"freed": await node.ask_count(Untaken(asked.token))})
+
+
+async def answer(node: "Node", _actor: Actor, asked: HostAnswer, _call: str | None) -> Reply:
+    """Keep a finished answer for `last`."""
+    if not asked.entry or len(asked.entry) > 256:
+        raise Refused("INVALID_PARAMS", "entry is an id of 1 to 256 characters")
+    node.host.add_answer(asked.run, asked.entry, asked.text, node.now().wall_ms)
+    return Reply({})
+
+
+async def user_prompt(node: "Node", _actor: Actor, asked: OfRun, _call: str | None) -> Reply:
+    """A person began this turn: budgets without a person start anew."""
+    await node.ask(UserPrompt(Peer(node.instance, asked.run)))
+    return Reply({})
+
+
+async def shutdown(node: "Node", _actor: Actor, _asked: Nothing, _call: str | None) -> Reply:
+    """The host ends: admit nothing new, end what was admitted, leave."""
+    node.request_shutdown()
+    return Reply({})
+
+
+TABLE: dict[str, Any] = {
+    "host.state": (HostState, state),
+    "host.run_begin": (RunBegin, run_begin),
+    "host.run_end": (RunEnd, run_end),
+    "host.boundary": (Boundary, boundary),
+    "host.taken": (Token, taken),
+    "host.refused": (Token, refused),
+    "host.answer": (HostAnswer, answer),
+    "host.user_prompt": (OfRun, user_prompt),
+    "host.shutdown": (Nothing, shutdown),
+}

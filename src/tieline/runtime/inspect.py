@@ -1,0 +1,169 @@
+"""What doors show of a root beyond its tools: who it is, what happened, whether it is well.
+
+Rule: everything shown comes from the engine's records, never from a body's claims.
+
+Source: DESIGN.md 4, 8; reference/native.md 1M; reference/reliability.md S22.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tieline import __version__, text
+from tieline.config import Limits
+from tieline.engine.contract import Held
+from tieline.engine.messaging import Messaging
+from tieline.errors import Refusal
+from tieline.model.identity import Peer
+from tieline.model.moment import to_iso
+from tieline.model.receipt import Event
+from tieline.runtime import render
+
+if TYPE_CHECKING:
+    from tieline.runtime.node import Node
+
+__all__ = ["checks", "event_names", "events_after", "history", "model_text", "who"]
+
+PREVIEW_COLUMNS = 100
+EVENTS_SHOWN_MAX = 10_000
+
+
+def model_text(messages: Sequence[Held], new_boundary: Callable[[], str], limits: Limits) -> str:
+    """Return mail as a model may read it: labelled, external, bounded, each frame under a fresh boundary."""
+    if not messages:
+        return ""
+    shown = [
+        text.Shown(
+            message_id=item.envelope.message_id,
+            sender_peer_id=item.envelope.sender.id,
+            sender_alias=item.envelope.sender_alias,
+            sender_project=item.envelope.sender_project,
+            sender_run=item.envelope.sender.run,
+            topic=item.envelope.topic,
+            correlation_id=item.envelope.correlation_id,
+            reply_to=item.envelope.reply_to,
+            automatic_depth=item.envelope.automatic_depth,
+            thread=item.envelope.thread,
+            delivery=str(item.envelope.delivery),
+            created_at=to_iso(
+                item.envelope.created_ms if item.envelope.created_ms is not None else item.at_ms
+            ),
+            content=item.envelope.content,
+            re_exposed=item.exposure_count > 1,
+        )
+        for item in messages
+    ]
+    rendered = text.model_context(
+        shown,
+        lambda _message: new_boundary(),
+        bytes_max=max(limits.boundary_bytes, 131_072),
+        count_max=len(shown),
+    )
+    return rendered.text
+
+
+def history(engine: Messaging, cursor: int) -> list[dict[str, Any]]:
+    """Return the moves of one record, oldest first."""
+    return [render.event(item) for item in engine.moves(cursor)]
+
+
+def events_after(engine: Messaging, owners: Sequence[Peer], after: int) -> list[Event]:
+    """Return the events of every local mailbox after a cursor, in order."""
+    found: list[Event] = []
+    for owner in owners:
+        page = engine.page(owner, after, EVENTS_SHOWN_MAX)
+        if not isinstance(page, Refusal):
+            found.extend(page.events)
+    found.sort(key=lambda item: item.cursor)
+    return found
+
+
+def event_names(node: "Node", event: Event) -> dict[str, Any]:
+    """Return what makes an event readable for a person: the other end's alias, topic and a preview."""
+    own = {peer.id for peer in node.owners()}
+    if event.recipient in own:
+        found = node.engine.held(
+            next(peer for peer in node.owners() if peer.id == event.recipient),
+            message_id=event.message_id,
+            unread_only=False,
+            count_max=1,
+        )
+        envelope = found[0].envelope if found else None
+    else:
+        sent = node.engine.sent(event.message_id, None)
+        envelope = sent[0].envelope if sent else None
+    if envelope is None:
+        return {}
+    shape: dict[str, Any] = {"preview": text.printable(envelope.content, PREVIEW_COLUMNS)}
+    if envelope.sender_alias:
+        shape["fromAlias"] = text.printable(envelope.sender_alias, 80)
+    if envelope.sender_project:
+        shape["fromProject"] = text.printable(envelope.sender_project, 80)
+    if envelope.topic:
+        shape["topic"] = text.printable(envelope.topic, 80)
+    return shape
+
+
+def who(node: "Node") -> dict[str, Any]:
+    """Return who a root is and where its things are."""
+    host = node.host_identity
+    return {
+        "version": 1,
+        "product": f"tieline/{__version__}",
+        "instanceId": node.instance,
+        "peerId": Peer(node.instance).id,
+        "alias": node.alias,
+        "sessionId": node.session,
+        "endpoint": node.endpoint.path,
+        "control": node.control_endpoint.path,
+        "home": node.places.home,
+        "coordinationDirectory": node.places.coordination,
+        "scope": str(node.settings.scope),
+        "workspace": node.place.workspace,
+        "project": node.project,
+        "pid": os.getpid(),
+        "hostPid": host.pid if host is not None else None,
+        "runs": [
+            {"runId": item.run, "alias": item.alias, "peerId": Peer(node.instance, item.run).id}
+            for item in node.engine.live_runs()
+        ],
+        "busy": node.host.is_busy,
+        "paused": node.host.pause,
+        "enabled": True,
+        "published": node.is_published,
+        "unread": node.engine.inbox_counts(Peer(node.instance)).unread,
+    }
+
+
+def checks(node: "Node") -> list[dict[str, Any]]:
+    """Return what is well with a root and what is not, each with the next action."""
+    full = node.engine.storage_bytes
+    limit = node.settings.limits.storage_bytes
+    found = [
+        _check("store", not node.driver.is_in_doubt, "the journal accepts mail", "the journal is in doubt after a disk error",
+               "free or repair the disk, then restart this agent; `tieline recover` shows its mail"),
+        _check("room", full < limit * 9 // 10, f"{full} of {limit} bytes are used", f"{full} of {limit} bytes are used",
+               "let agents read their mail, or raise limits.storage_bytes"),
+        _check("endpoint", not node.endpoint.missing(), f"listening at {node.endpoint.path}", "the socket's name is gone",
+               "it is made again within five seconds"),
+        _check("presence", node.is_published, "published", "not published yet", "the host has not told its session"),
+    ]  # fmt: skip
+    if node.book.presence_faults:
+        found.append(
+            _check(
+                "directory",
+                False,
+                "",
+                f"{node.book.presence_faults} presence files cannot be read",
+                "see `tieline doctor`",
+            )  # noqa: FBT003
+        )
+    return found
+
+
+def _check(name: str, ok: bool, well: str, ill: str, action: str) -> dict[str, Any]:  # noqa: FBT001
+    return (
+        {"name": name, "ok": True, "text": well}
+        if ok
+        else {"name": name, "ok": False, "text": ill, "action": action}
+    )

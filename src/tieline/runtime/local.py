@@ -1,0 +1,349 @@
+"""What a person's command line and a program's own calls ask of a root.
+
+Rule 1: preview never consumes; consuming is a token of its own, settled by the caller's flush.
+Rule 2: one receipt per target; a refused target does not spoil the others.
+Rule 3: histories come from the real store, content of finished records from the journal.
+
+Source: DESIGN.md 4; reference/native.md 2.8, 2.11; open-bugs.md O03, O07.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tieline import __version__, config
+from tieline.config import Scope
+from tieline.engine.contract import Act, Mute
+from tieline.errors import OutcomeUnknown, RecoveryRequired, Refusal, Refused, TielineError
+from tieline.model.identity import Capability, Descriptor
+from tieline.model.message import Attachment, Delivery
+from tieline.model.receipt import Receipt, State
+from tieline.runtime import answers, render
+from tieline.runtime.calls import Actor, Params, Reply
+from tieline.runtime.sending import Wish, settled, submit
+from tieline.runtime.tools import PeerMessages, cursor_number, read_mail
+
+if TYPE_CHECKING:
+    from tieline.runtime.node import Node
+
+__all__ = ["TABLE"]
+
+TARGETS_MAX = 64
+SEND_WAIT_MS = 3_000
+WAIT_MS_MAX = 3_600_000
+LOG_EVENTS_MAX = 1_000
+
+
+class AttachmentParams(Params, frozen=True):
+    """One attachment."""
+
+    name: str
+    text: str
+    media_type: str = "text/plain"
+
+
+class Send(Params, frozen=True):
+    """`local.send`, and what `local.ask` and `local.reply` share with it."""
+
+    content: str
+    to: str | list[str] = ""
+    topic: str | None = None
+    reply_to: str | None = None
+    scope: Scope | None = None
+    delivery: Delivery = Delivery.STEER
+    thread: str | None = None
+    replace: bool = False
+    attachments: tuple[AttachmentParams, ...] = ()
+    message_id: str | None = None
+    expiry_ms: int | None = None
+    ask: bool = False
+    notify_when_idle: bool = False
+    wait_ms: int = SEND_WAIT_MS
+    timeout_ms: int = 600_000
+    run: str | None = None
+
+
+class Inbox(Params, frozen=True):
+    """`local.inbox`."""
+
+    after: str | None = None
+    wait_ms: int = 0
+    consume: bool = False
+    asks: bool = False
+    limit: int = 100
+    run: str | None = None
+
+
+class Status(Params, frozen=True):
+    """`local.status`."""
+
+    message_id: str
+
+
+class Last(Params, frozen=True):
+    """`local.last`."""
+
+    to: str
+    entry: str | None = None
+    offset: int = 0
+
+
+class Log(Params, frozen=True):
+    """`local.log`."""
+
+    after: str | None = None
+    query: str = ""
+    peer: str | None = None
+    limit: int = LOG_EVENTS_MAX
+
+
+class MuteParams(Params, frozen=True):
+    """`local.mute`."""
+
+    peer: str
+    muted: bool = True
+
+
+class Nothing(Params, frozen=True):
+    """No params."""
+
+
+async def who(node: "Node", _actor: Actor, _asked: Nothing, _call: str | None) -> Reply:
+    """Return who this root is."""
+    return Reply(node.who())
+
+
+async def send(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Reply:
+    """Send to each target; wait for the strongest answer that comes in time."""
+    targets = [asked.to] if isinstance(asked.to, str) else asked.to
+    if not 0 < len(targets) <= TARGETS_MAX:
+        raise Refused("INVALID_PARAMS", f"1 to {TARGETS_MAX} targets")
+    if asked.message_id is not None and len(targets) > 1:
+        raise Refused("INVALID_PARAMS", "one message id names one message: give one target")
+    receipts: list[dict[str, Any]] = []
+    errors: list[dict[str, Any]] = []
+    results = await asyncio.gather(*(_send_one(node, actor, asked, target) for target in targets))
+    for target, result in zip(targets, results, strict=True):
+        if isinstance(result, dict):
+            receipts.append(result)
+        else:
+            errors.append(_error(target, result))
+    return Reply({"receipts": receipts, "errors": errors})
+
+
+async def _send_one(node: "Node", actor: Actor, asked: Send, to: str) -> dict[str, Any] | TielineError:
+    try:
+        target, receipt = await _submit(node, actor, asked, to)
+    except (Refused, RecoveryRequired) as error:
+        return error
+    sender = node.acting_peer(actor, asked.run)
+    receipt = await settled(node, sender, receipt, _bounded(asked.wait_ms))
+    if receipt.state is State.REJECTED:
+        code = receipt.outcome or "PEER_OFFLINE"
+        return Refused(
+            code, f"{target.alias} refused message {receipt.message_id}", is_retryable=receipt.is_retryable
+        )
+    return _shape(node, actor, asked, target, receipt)
+
+
+async def _submit(node: "Node", actor: Actor, asked: Send, to: str) -> tuple[Descriptor, Receipt]:
+    sender = node.acting_peer(actor, asked.run)
+    node.require(sender, Capability.SEND)
+    wish = Wish(
+        to=to,
+        content=asked.content,
+        message_id=asked.message_id,
+        topic=asked.topic,
+        reply_to=asked.reply_to,
+        scope=asked.scope,
+        delivery=asked.delivery,
+        thread=asked.thread,
+        replaces=asked.replace,
+        is_ask=asked.ask,
+        notify_when_idle=asked.notify_when_idle,
+        attachments=tuple(Attachment(part.name, part.text, part.media_type) for part in asked.attachments),
+        expiry_ms=asked.expiry_ms,
+        act=Act.PERSON if actor.act is Act.PERSON else node.act_of(sender),
+    )
+    return await submit(node, sender, wish)
+
+
+def _shape(node: "Node", actor: Actor, asked: Send, target: Descriptor, receipt: Receipt) -> dict[str, Any]:
+    sender = node.acting_peer(actor, asked.run)
+    shape = render.receipt(receipt, node.expires_ms(receipt.message_id, sender))
+    shape["target"] = {"peerId": target.peer.id, "alias": target.alias}
+    shape["text"] = render.receipt_text(receipt)
+    return shape
+
+
+def _error(target: str, error: TielineError) -> dict[str, Any]:
+    return {
+        "to": target,
+        "code": error.code,
+        "text": str(error),
+        "action": error.action,
+        "retryable": getattr(error, "is_retryable", False),
+    }
+
+
+def _bounded(wait_ms: int) -> int:
+    if not 0 <= wait_ms <= WAIT_MS_MAX:
+        raise Refused("INVALID_PARAMS", f"a wait is a whole number of ms from 0 to {WAIT_MS_MAX}")
+    return wait_ms
+
+
+async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Reply:
+    """Send one question and wait for its correlated reply; a timeout is not an answer."""
+    if not isinstance(asked.to, str):
+        raise Refused("INVALID_PARAMS", "an ask has one target")
+    sender = node.acting_peer(actor, asked.run)
+    node.require(sender, Capability.RECEIVE)
+    to = asked.to
+    asked = msgspec.structs.replace(asked, ask=True)
+    timeout_ms = _bounded(asked.timeout_ms)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    target, receipt = await _submit(node, actor, asked, to)
+    while True:
+        arrival, watch = node.arrival(sender), node.movement(receipt.message_id)
+        found = node.engine.held(
+            sender, from_peer=target.peer.id, reply_to=receipt.message_id, unread_only=False, count_max=1
+        )
+        receipt = next((item.receipt for item in node.engine.sent(receipt.message_id, sender)), receipt)
+        left = deadline - loop.time()
+        if found or receipt.state in (State.REJECTED, State.EXPIRED) or left <= 0:
+            break
+        await arrival.joined(watch).wait(left)
+    shape = _shape(node, actor, asked, target, receipt)
+    if not found and receipt.state is State.REJECTED:
+        raise Refused(receipt.outcome or "PEER_OFFLINE", f"{target.alias} refused the question")
+    if not found and receipt.state is State.EXPIRED:
+        raise OutcomeUnknown(
+            f"the question expired unread ({receipt.outcome or 'EXPIRED'})", receipt.message_id
+        )
+    if not found:
+        return Reply({"receipt": shape, "reply": None, "timedOut": True})
+    read = PeerMessages(message_id=found[0].envelope.message_id, run=asked.run)
+    reply = await read_mail(node, actor, read, wait_ms=0, rung="read")
+    messages = reply.result["messages"]
+    fallback = await node.with_content(found[0])
+    return Reply(
+        {
+            "receipt": shape,
+            "reply": messages[0] if messages else fallback,
+            "timedOut": False,
+            "text": reply.result["text"],
+        },
+        reply.taken,
+    )
+
+
+async def inbox(node: "Node", actor: Actor, asked: Inbox, _call: str | None) -> Reply:
+    """Return unread mail; with `consume` a token that the caller settles by `host.taken`."""
+    read = PeerMessages(after=asked.after, consume=asked.consume, run=asked.run)
+    peer = node.acting_peer(actor, asked.run)
+    node.require(peer, Capability.RECEIVE)
+    reply = await read_mail(
+        node, actor, read, wait_ms=_bounded(asked.wait_ms), rung="cli", only_asks=asked.asks
+    )
+    return Reply({**reply.result, "token": reply.taken, "unread": node.engine.inbox_counts(peer).unread})
+
+
+async def reply(node: "Node", actor: Actor, asked: Send, call_id: str | None) -> Reply:
+    """Answer a received message; the target is its sender."""
+    if asked.message_id is None:
+        raise Refused("INVALID_PARAMS", "messageId names the message to answer")
+    peer = node.acting_peer(actor, asked.run)
+    found = node.engine.held(peer, message_id=asked.message_id, unread_only=False, count_max=2)
+    if not found:
+        raise Refused("INVALID_REPLY", f"no received message has the id {asked.message_id[:64]}")
+    if len(found) > 1:
+        raise Refused(
+            "AMBIGUOUS_TARGET", "two senders used this message id; send with --reply-to to one of them"
+        )
+    wish = msgspec.structs.replace(
+        asked, to=found[0].envelope.sender.id, reply_to=asked.message_id, message_id=None
+    )
+    return await send(node, actor, wish, call_id)
+
+
+async def status(node: "Node", _actor: Actor, asked: Status, _call: str | None) -> Reply:
+    """Return all that this root knows of a message id, with its history."""
+    sent = [
+        {**render.sent_message(item), "history": node.history(item.cursor)}
+        for item in node.engine.sent(asked.message_id, None)
+    ]
+    received = [
+        {
+            "message": await node.with_content(item),
+            "receipt": render.receipt(item.receipt),
+            "history": node.history(item.cursor),
+        }
+        for owner in node.owners()
+        for item in node.engine.held(owner, message_id=asked.message_id, unread_only=False, count_max=16)
+    ]
+    if not sent and not received:
+        raise Refused("UNKNOWN_TARGET", f"this root knows no message {asked.message_id[:64]}")
+    return Reply({"sent": sent, "received": received})
+
+
+async def last(node: "Node", _actor: Actor, asked: Last, _call: str | None) -> Reply:
+    """Return a page of a peer's last finished answer, without waking it."""
+    if asked.offset < 0:
+        raise Refused("INVALID_PARAMS", "offset is a whole number from 0, in UTF-16 code units")
+    target = await node.book.resolve(asked.to, None)
+    if isinstance(target, Refusal):
+        raise Refused.of(target)
+    return Reply(await answers.fetch(node, target, asked.entry, asked.offset))
+
+
+async def log(node: "Node", _actor: Actor, asked: Log, _call: str | None) -> Reply:
+    """Return this root's history, oldest first, filtered by text and peer."""
+    limit = min(max(1, asked.limit), LOG_EVENTS_MAX)
+    after, needle = cursor_number(asked.after), asked.query.lower()
+    wanted = None if asked.peer is None else node.book.known_peer_id(asked.peer)
+    events: list[dict[str, Any]] = []
+    for item in node.events_after(after):
+        if wanted is not None and wanted not in (item.sender, item.recipient):
+            continue
+        shape = render.event(item)
+        shape.update(node.event_names(item))
+        if needle and not any(needle in str(value).lower() for value in shape.values()):
+            continue
+        events.append(shape)
+        if len(events) == limit:
+            break
+    return Reply({"events": events, "cursor": events[-1]["cursor"] if events else str(after)})
+
+
+async def mute(node: "Node", _actor: Actor, asked: MuteParams, _call: str | None) -> Reply:
+    """Silence a peer: its mail is kept, and wakes and notifies nobody."""
+    peer = node.book.known_peer_id(asked.peer)
+    await node.ask(Mute(peer, asked.muted))
+    return Reply({"peer": peer, "muted": asked.muted})
+
+
+async def doctor(node: "Node", _actor: Actor, _asked: Nothing, _call: str | None) -> Reply:
+    """Return this root's own health, counters and limits."""
+    limits = {
+        name: {"value": getattr(node.settings.limits, name), "default": bound.default, "unit": bound.unit}
+        for name, bound in config.LIMITS.items()
+    }
+    return Reply(
+        {"version": __version__, "checks": node.checks(), "counters": node.counters(), "limits": limits}
+    )
+
+
+TABLE: dict[str, Any] = {
+    "local.who": (Nothing, who),
+    "local.send": (Send, send),
+    "local.ask": (Send, ask),
+    "local.inbox": (Inbox, inbox),
+    "local.reply": (Send, reply),
+    "local.status": (Status, status),
+    "local.last": (Last, last),
+    "local.log": (Log, log),
+    "local.mute": (MuteParams, mute),
+    "local.doctor": (Nothing, doctor),
+}

@@ -1,0 +1,471 @@
+"""One root, wired to this process: engine, driver, journal, links, presence, host.
+
+Theory. Everything that decides is below; this module owns the clock, chance, the loop's timers and the
+order of opening and closing. Opening: directories, journal, endpoint, control endpoint, presence.
+Closing: presence first (nobody is invited any more), then what was admitted ends, then links, then the
+journal.
+
+Rule 1: a root publishes only an endpoint that listens.
+Rule 2: what the driver says is durable is what doors are told.
+Rule 3: a failure in the background is logged without content or keys, and never ends the process.
+
+Source: DESIGN.md 2, 3; reference/native.md 1A, 1C, 1Q, 2.10.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import uuid
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tieline import config
+from tieline.config import Settings
+from tieline.engine.contract import Act, Command, Held
+from tieline.engine.directory import Place
+from tieline.engine.messaging import Messaging
+from tieline.errors import Refusal, Refused, TielineError
+from tieline.keys import PrivateKey
+from tieline.model.identity import Capability, Peer, generated_alias
+from tieline.model.moment import Moment
+from tieline.model.receipt import Event
+from tieline.runtime import inspect, neighbours, options, render, world
+from tieline.runtime.book import Book
+from tieline.runtime.calls import Actor
+from tieline.runtime.control import ControlServer
+from tieline.runtime.custody import Custody
+from tieline.runtime.host import Host
+from tieline.runtime.logs import Log
+from tieline.runtime.neighbours import Neighbours
+from tieline.runtime.operations import Operations
+from tieline.runtime.options import Places, RootOptions
+from tieline.runtime.signals import Signal, Watch
+from tieline.runtime.tasks import Tasks
+from tieline.runtime.world import World
+from tieline.shell import link
+from tieline.shell.driver import Driver
+from tieline.shell.endpoint import CONTROL_SUFFIX, NATIVE_SUFFIX, bind_endpoint, owner_state, sweep
+from tieline.shell.process import identify, make_undumpable, require_supported_platform, self_identity
+from tieline.shell.switchboard import Switchboard
+from tieline.store.presence import PresenceStore
+
+__all__ = ["Node"]
+
+CLOSE_SECONDS_MAX = 3.0
+ROOT_CAPABILITIES = (Capability.SEND, Capability.RECEIVE, Capability.WAIT, Capability.REQUEST)
+
+
+class Node:
+    """A running root. Made by `open`; ended by `close`."""
+
+    def __init__(self, held: RootOptions, settings: Settings, places: Places) -> None:
+        self.settings, self.places, self.options = settings, places, held
+        self.instance = str(uuid.uuid4())
+        self.started = self.now()
+        workspace = os.path.realpath(held.workspace or os.getcwd())
+        self.project = os.path.basename(workspace)[:256] or "root"
+        self.alias = settings.alias or generated_alias(self.project, self.instance)
+        self.session = held.session or self.instance
+        self.capabilities = tuple(
+            item.value
+            for item in (
+                *ROOT_CAPABILITIES,
+                *((Capability.CONTROL,) if settings.allow_resource_control else ()),
+            )
+        )
+        self.host = Host(is_automatic=settings.idle_behavior == "auto")
+        self.host.model = held.model
+        self.log = Log(places.logs, self.instance)
+        self.tasks = Tasks(lambda error: self.log.failure("background", error))
+        self.key = PrivateKey.generate(None)
+        self.place = Place(workspace, "", settings.scope)
+        self.engine = Messaging(
+            self.instance,
+            settings.limits,
+            idle_behavior=settings.idle_behavior,
+            alias=self.alias,
+            project=self.project,
+        )
+        self.world = World(self)
+        self.book = Book(self)
+        self.driver = Driver(self.engine, self.world)
+        self.switchboard = Switchboard(
+            instance=self.instance,
+            key=self.key,
+            capabilities=self.capabilities,
+            limits=settings.limits,
+            world=self.world,
+        )
+        self.operations = Operations(self)
+        self.is_published = False
+        self.shutdown = asyncio.Event()
+        self._subscribers: list[Callable[[str, dict[str, Any]], None]] = []
+        self._signals: weakref.WeakValueDictionary[str, Signal] = weakref.WeakValueDictionary()
+        self._is_closing = False
+
+    # ------------------------------------------------------------ opening and closing
+
+    @classmethod
+    async def open(cls, held: RootOptions, environment: Mapping[str, str] | None = None) -> "Node":
+        """Open a root.
+
+        Raises:
+            UsageError: a setting is wrong.
+            Refused: COMMUNICATION_DISABLED, UNSAFE_ENDPOINT, UNSUPPORTED_PLATFORM, PERMISSION_DENIED.
+        """
+        require_supported_platform()
+        environment = os.environ if environment is None else environment
+        settings = options.settings(held, environment)
+        if not settings.enabled:
+            raise Refused("COMMUNICATION_DISABLED", "communication is switched off in the configuration")
+        node = cls(held, settings, options.places(held, settings, environment))
+        await node._start()
+        return node
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        make_undumpable()
+        repository = loop.run_in_executor(None, neighbours.repository_of, self.place.workspace)
+        owner = self_identity()
+        host_pid = self.options.host_pid or os.getppid()
+        self.host_identity = identify(host_pid)
+        self.custody = Custody.open(self.places.stores, self.instance, self.session, loop, self.log)
+        self.endpoint = bind_endpoint(
+            self.places.runtime, self.instance, NATIVE_SUFFIX, owner=owner, host=self.host_identity
+        )
+        self.control_endpoint = bind_endpoint(
+            self.places.runtime, self.instance, CONTROL_SUFFIX, owner=owner, host=self.host_identity
+        )
+        self.place = Place(self.place.workspace, await repository, self.settings.scope)
+        self.presence = PresenceStore(self.places.active_agents)
+        self.neighbours = Neighbours(
+            self.presence, instance=self.instance, place=self.place, settings=self.settings
+        )
+        self._server = await link.serve(self.switchboard, self.endpoint.sock)
+        self._control = await ControlServer.open(self, self.control_endpoint.sock)
+        if self.options.is_published:
+            self._publish()
+        self.tasks.start(self._beat())
+        self.log.note("opened", alias=self.alias, scope=str(self.settings.scope))
+
+    async def publish(self, session: str | None = None) -> None:
+        """Let others see this root, under the session that the host named."""
+        await self.state_changed(session, is_publishing=True)
+
+    async def close(self) -> None:
+        """End in order: no invitations, join what was admitted, hang up, close the store."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        with contextlib.suppress(TielineError, OSError):
+            self.neighbours.withdraw()
+        self._server.close()
+        await self._control.close()
+        done = self._loop.create_future()
+        self.driver.close(lambda: _put(done, None))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                await done
+                await asyncio.sleep(0)
+        self.switchboard.close()
+        await asyncio.sleep(0)
+        await self.tasks.stop()
+        self.world.stop()
+        for item in (self.endpoint, self.control_endpoint):
+            with contextlib.suppress(TielineError, OSError):
+                item.close()
+        await self._loop.run_in_executor(None, self.custody.close)
+        self.presence.close()
+        self.log.note("closed")
+
+    def request_shutdown(self) -> None:
+        """Ask whoever runs this root to close it."""
+        self.shutdown.set()
+
+    # ------------------------------------------------------------ clock and chance
+
+    def now(self) -> Moment:
+        """Return the clocks."""
+        return world.now()
+
+    def new_token(self) -> str:
+        """Return a fresh 128-bit token."""
+        return secrets.token_hex(16)
+
+    def new_message_id(self) -> str:
+        """Return a fresh message id that sorts by time."""
+        return f"{self.now().wall_ms:012x}-{secrets.token_hex(10)}"
+
+    # ------------------------------------------------------------ telling
+
+    def announce(self, event: Event) -> None:
+        """Wake who waits here and tell the doors."""
+        self._signal("movement:" + event.message_id).tell()
+        self._signal("arrival:" + event.owner).tell()
+        if event.kind == "message" and not self.engine.is_muted(event.sender):
+            self._tell_doors("peer_update", {"event": render.event(event) | self.event_names(event)})
+            self._wake(event)
+        elif event.kind == "receipt":
+            self._tell_doors("peer_update", {"event": render.event(event)})
+
+    def _tell_doors(self, kind: str, params: dict[str, Any]) -> None:
+        for subscriber in list(self._subscribers):
+            subscriber(kind, params)
+
+    def _wake(self, event: Event) -> None:
+        """Tell the host once that mail waits, when it may be woken."""
+        found = self.engine.held(
+            self._owner(event.owner), message_id=event.message_id, unread_only=True, count_max=1
+        )
+        if not found or found[0].envelope.delivery == "passive":
+            return
+        envelope = found[0].envelope
+        if envelope.automatic_depth >= self.settings.limits.automatic_replies:
+            return
+        if self.host.may_wake(is_steering=envelope.delivery == "steer"):
+            self.host.is_wake_out = True
+            counts = self.engine.inbox_counts(found[0].envelope.recipient)
+            self._tell_doors(
+                "wake",
+                {
+                    "reason": "mail",
+                    "count": counts.unread,
+                    "generation": self.engine.arrival_generation,
+                    "delivery": str(envelope.delivery),
+                    "messageIds": [event.message_id],
+                    "to": event.owner,
+                    "runId": envelope.recipient.run,
+                },
+            )
+
+    # ------------------------------------------------------------ asking
+
+    def ask(self, command: Command) -> "asyncio.Future[Any]":
+        """Return a future of a command's answer, true on disk when it comes."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.driver.submit(command, lambda answer: _put(future, answer))
+        return future
+
+    async def ask_count(self, command: Command) -> int:
+        """Return the number that a command answers with.
+
+        Raises:
+            Refused: the command was refused.
+        """
+        answer = await self.ask(command)
+        if isinstance(answer, Refusal):
+            raise Refused.of(answer)
+        return int(answer or 0)
+
+    async def ask_peer(self, instance: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Ask another root something that is no message.
+
+        Raises:
+            Refused: as the far end said, or PEER_OFFLINE; METHOD_NOT_FOUND becomes CAPABILITY_DENIED.
+        """
+        future: asyncio.Future[tuple[dict[str, Any] | None, Refusal | None]] = self._loop.create_future()
+        self.switchboard.ask(instance, method, params, lambda *told: _put(future, told))
+        result, refusal = await future
+        if refusal is not None and refusal.code == "METHOD_NOT_FOUND":
+            raise Refused("CAPABILITY_DENIED", "the far end is no Tieline end and cannot tell this")
+        if refusal is not None or result is None:
+            raise Refused.of(refusal or Refusal("PEER_OFFLINE", "no answer"))
+        return result
+
+    async def is_tieline(self, instance: str, is_needed: bool) -> bool | None:  # noqa: FBT001
+        """Return whether a far end announced Tieline's features; asked of it only when that is needed."""
+        if instance == self.instance:
+            return True
+        features = self.switchboard.features(instance)
+        if features is None and is_needed:
+            with contextlib.suppress(Refused):
+                await self.ask_peer(instance, "peer.directory", {"version": 1})
+            features = self.switchboard.features(instance)
+        return None if features is None else bool(features)
+
+    # ------------------------------------------------------------ who acts
+
+    def acting_peer(self, actor: Actor, token: str | None) -> Peer:
+        """Return whose mailbox a call is about.
+
+        Raises:
+            Refused: TARGET_ENDED for a run's token that proves nothing; AMBIGUOUS_TARGET when a process
+                below a host with live runs names none.
+        """
+        if token is not None:
+            run = self.host.run_of(token)
+            if run is None:
+                raise Refused("TARGET_ENDED", "this run's token is not valid: the run has ended")
+            return Peer(self.instance, run)
+        if actor.is_in_tree and self.host.has_runs and actor.peer.run is None:
+            aliases = ", ".join(item.alias for item in self.engine.live_runs()[:8])
+            raise Refused(
+                "AMBIGUOUS_TARGET",
+                f"runs are live here ({aliases}): pass --run TOKEN, or use the MCP tool",
+            )
+        return actor.peer
+
+    def act_of(self, peer: Peer) -> Act:  # noqa: ARG002 - the engine knows the depth of each peer
+        """Return why a tool call of this peer happens."""
+        return Act.AGENT
+
+    def require(self, peer: Peer, capability: Capability) -> None:
+        """Refuse what the acting peer may not do."""
+        names = self.capabilities
+        if peer.run is not None:
+            run = self.engine.run(peer.run)
+            if run is None or not run.is_live:
+                raise Refused("TARGET_ENDED", "this run has ended")
+            names = run.capabilities
+        if capability.value not in names:
+            raise Refused("CAPABILITY_DENIED", f"{capability} is not among the capabilities of this peer")
+
+    def owners(self) -> list[Peer]:
+        """Return every local mailbox."""
+        return [Peer(self.instance), *(Peer(self.instance, item.run) for item in self.engine.live_runs())]
+
+    def _owner(self, peer_id: str) -> Peer:
+        return self.engine.own_peer(peer_id) or Peer(self.instance)
+
+    def run_alias(self, run: str) -> str:
+        """Return a readable alias for a run that was given none."""
+        return generated_alias(self.alias + "-run", run)[:64]
+
+    # ------------------------------------------------------------ waiting and reading
+
+    def _signal(self, name: str) -> Signal:
+        signal = self._signals.get(name)
+        if signal is None:
+            signal = self._signals[name] = Signal()
+        return signal
+
+    def arrival(self, peer: Peer) -> Watch:
+        """Return a watch over what happens in a mailbox."""
+        return Watch(self._signal("arrival:" + peer.id))
+
+    def movement(self, message_id: str) -> Watch:
+        """Return a watch over one message's receipts."""
+        return Watch(self._signal("movement:" + message_id))
+
+    def subscribe(self, callback: Callable[[str, dict[str, Any]], None]) -> Callable[[], None]:
+        """Tell `callback` of events from now on."""
+        self._subscribers.append(callback)
+        return lambda: self._subscribers.remove(callback) if callback in self._subscribers else None
+
+    async def with_content(self, held: Held) -> dict[str, Any]:
+        """Return a message's shape with its text, read from the journal when memory let it go."""
+        shape = render.message(held)
+        if "content" not in shape:
+            envelope = await self._loop.run_in_executor(None, self.custody.content, held.cursor)
+            shape["content"] = envelope.content
+        return shape
+
+    def model_text(self, messages: Sequence[Held]) -> str:
+        """Return mail as a model may read it."""
+        return inspect.model_text(messages, self.new_token, self.settings.limits)
+
+    def expires_ms(self, message_id: str, sender: Peer) -> int | None:
+        """Return when a sent message expires."""
+        return next((item.expires_ms for item in self.engine.sent(message_id, sender)), None)
+
+    def history(self, cursor: int) -> list[dict[str, Any]]:
+        """Return the moves of one record, from the real store's events."""
+        return inspect.history(self.engine, cursor)
+
+    def events_after(self, after: int) -> Sequence[Event]:
+        """Return all events after a cursor."""
+        return inspect.events_after(self.engine, self.owners(), after)
+
+    def event_names(self, event: Event) -> dict[str, Any]:
+        """Return what makes an event readable: aliases and a preview."""
+        return inspect.event_names(self, event)
+
+    def who(self) -> dict[str, Any]:
+        """Return who this root is."""
+        return inspect.who(self)
+
+    def checks(self) -> list[dict[str, Any]]:
+        """Return this root's own health."""
+        return inspect.checks(self)
+
+    def counters(self) -> dict[str, int]:
+        """Return what was counted."""
+        return {**self.engine.counters, **self.switchboard.counters, "groups": self.driver.groups_count}
+
+    # ------------------------------------------------------------ presence
+
+    async def state_changed(self, session: str | None, *, is_publishing: bool = False) -> None:
+        """Publish what the host said of itself."""
+        if session and session != self.session:
+            if self.is_published:
+                self.neighbours.withdraw()
+            self.session = session
+            await self._loop.run_in_executor(None, self.custody.rename_session, session)
+        if self.is_published or is_publishing:
+            self._publish()
+
+    def _publish(self) -> None:
+        facts = neighbours.own_record(
+            session=self.session,
+            place=self.place,
+            project=self.project,
+            harness=self.options.harness,
+            model=self.host.model,
+            mode=self.options.mode,
+            is_busy=self.host.is_busy,
+            activity=self.host.activity or "idle",
+            context_percent=self.host.context_percent,
+            started_ms=self.started.wall_ms,
+            message_count=self.engine.counters.get("accepted", 0),
+            communication=neighbours.communication(
+                instance=self.instance,
+                endpoint=self.endpoint.path,
+                public_key=self.key.public,
+                capabilities=self.capabilities,
+                alias=self.alias,
+                place=self.place,
+            ),
+        )
+        self.neighbours.publish(facts, self.now())
+        self.is_published = True
+
+    async def _beat(self) -> None:
+        """Every five seconds: publish, and bind again what a cleaner took away."""
+        swept = False
+        while True:
+            await asyncio.sleep(config.HEARTBEAT_MS / 1000)
+            try:
+                if self.is_published and not self._is_closing:
+                    self._publish()
+                await self._rebind()
+                if not swept:
+                    swept = True
+                    await self._loop.run_in_executor(None, self._tidy)
+            except (TielineError, OSError) as error:
+                self.log.failure("heartbeat", error)
+
+    async def _rebind(self) -> None:
+        if self.endpoint.missing():
+            self.endpoint = self.endpoint.republish()
+            self._server.close()
+            self._server = await link.serve(self.switchboard, self.endpoint.sock)
+            self.log.note("endpoint republished")
+        if self.control_endpoint.missing():
+            self.control_endpoint = self.control_endpoint.republish()
+            await self._control.move(self.control_endpoint.sock)
+            self.log.note("control endpoint republished")
+
+    def _tidy(self) -> None:
+        """Take away what proven-dead roots left behind."""
+        sweep(self.places.runtime)
+        self.presence.prune(lambda instance: owner_state(self.places.runtime, instance))
+        self.custody.housekeep(self.settings.limits.retention_ms)
+
+
+def _put(future: "asyncio.Future[Any]", answer: object) -> None:
+    """Give a future its answer, unless nobody waits any more."""
+    if not future.done():
+        future.set_result(answer)

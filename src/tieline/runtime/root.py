@@ -1,0 +1,253 @@
+"""A root of one's own: the Python API, and how a door opens one.
+
+    async with await Root.open(alias="reviewer") as root:
+        receipt = await root.send("builder", "The build is ready for review.")
+        answer = await root.ask("builder", "Did the tests pass?", timeout_s=60)
+
+Rule 1: every call goes through the operations that all doors share.
+Rule 2: a program's own root is a person's act: the specification's rate alone binds it.
+
+Source: DESIGN.md 3, 4.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from tieline.engine.contract import Act
+from tieline.errors import Refused
+from tieline.model.identity import Peer
+from tieline.runtime.calls import Actor
+from tieline.runtime.node import Node
+from tieline.runtime.operations import Operations
+from tieline.runtime.options import RootOptions
+from tieline.store import recovery
+
+__all__ = ["Message", "Root", "RootOptions", "open_root"]
+
+
+class Message(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A received message. `sender` is the authenticated peer id; `content` is external text."""
+
+    message_id: str
+    sender: str = msgspec.field(name="from")
+    to: str
+    content: str
+    sequence: int
+    state: str
+    received_at: str
+    expires_at: str
+    from_alias: str = ""
+    from_project: str = ""
+    topic: str | None = None
+    reply_to: str | None = None
+    correlation_id: str | None = None
+    thread: str | None = None
+    delivery: str = "steer"
+    ask: bool = False
+    automatic_depth: int = 0
+    exposure_count: int = 0
+
+
+async def open_root(options: RootOptions) -> "Root":
+    """Open a root for a door.
+
+    Raises:
+        UsageError: a setting is wrong.
+        Refused: COMMUNICATION_DISABLED, UNSAFE_ENDPOINT, UNSUPPORTED_PLATFORM, PERMISSION_DENIED.
+    """
+    return Root(await Node.open(options))
+
+
+class Root:
+    """One running root. Use `Root.open`, and close it, or use it as an asynchronous context."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    @classmethod
+    async def open(
+        cls,
+        *,
+        alias: str = "",
+        home: str = "",
+        coordination_directory: str = "",
+        workspace: str = "",
+        session: str = "",
+        scope: str = "",
+        harness: str = "python",
+        model: str = "",
+    ) -> Self:
+        """Return a root that listens and is published.
+
+        Args:
+            alias: Readable name, a letter then letters, digits, `_`, `-`; generated when empty.
+            home: Private directory; empty for `TIELINE_HOME` or `~/.tieline`.
+            coordination_directory: What roots share; empty for as configured.
+            workspace: Where this program works; empty for the current directory.
+            session: Id of a saved conversation; empty for none.
+            scope: `workspace`, `repository` or `machine`; empty for as configured.
+            harness: What the listing calls this program.
+            model: The model's name, when there is one.
+
+        Raises:
+            UsageError: a setting is wrong.
+            Refused: COMMUNICATION_DISABLED, UNSAFE_ENDPOINT, UNSUPPORTED_PLATFORM, PERMISSION_DENIED.
+        """
+        options = RootOptions(
+            home=home, coordination=coordination_directory, workspace=workspace, session=session, alias=alias,
+            scope=scope, harness=harness, model=model, mode="rpc",
+        )  # fmt: skip
+        return cls(await Node.open(options))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End in order; what was admitted is joined first."""
+        await self.node.close()
+
+    # ------------------------------------------------------------ for doors
+
+    @property
+    def operations(self) -> Operations:
+        """The table of operations."""
+        return self.node.operations
+
+    def who(self) -> dict[str, Any]:
+        """Return who this root is and where its things are."""
+        return self.node.who()
+
+    async def publish(self, session: str | None = None) -> None:
+        """Let others see this root, under the session that the host named."""
+        await self.node.publish(session)
+
+    @property
+    def shutdown(self) -> asyncio.Event:
+        """Set when the host asked this root to end."""
+        return self.node.shutdown
+
+    # ------------------------------------------------------------ for programs
+
+    async def _call(self, method: str, **params: object) -> dict[str, Any]:
+        actor = Actor(Peer(self.node.instance), Act.PERSON, "python", is_host=True)
+        given = {name: value for name, value in params.items() if value is not None}
+        reply = await self.operations.call(actor, method, given)
+        if reply.taken is not None:
+            await self.operations.flushed(reply.taken)
+        return reply.result
+
+    async def peers(self, *, scope: str | None = None, query: str = "") -> list[dict[str, Any]]:
+        """Return everybody in scope: descriptors as docs/json-shapes.md says.
+
+        Raises:
+            Refused: SCOPE_DENIED when `scope` is wider than this root's own.
+        """
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = await self._call("list_peers", scope=scope, query=query, cursor=cursor)
+            found.extend(page["peers"])
+            cursor = page.get("cursor")
+            if cursor is None:
+                return found
+
+    async def send(
+        self,
+        to: str,
+        content: str,
+        *,
+        topic: str | None = None,
+        reply_to: str | None = None,
+        delivery: str | None = None,
+        thread: str | None = None,
+        message_id: str | None = None,
+        expiry_s: float | None = None,
+        wait_s: float = 3.0,
+    ) -> dict[str, Any]:
+        """Send one message and return its receipt (docs/json-shapes.md), waiting up to `wait_s` seconds.
+
+        The state is then what is known: accepted or better, or pending or unknown, which are retried.
+
+        Raises:
+            Refused: nothing was taken; `code` says what would help.
+            RecoveryRequired: the store of this root is in doubt; the same `message_id` may be sent later.
+        """
+        result = await self._call(
+            "local.send", to=to, content=content, topic=topic, replyTo=reply_to, delivery=delivery, thread=thread,
+            messageId=message_id, expiryMs=None if expiry_s is None else int(expiry_s * 1000), waitMs=int(wait_s * 1000),
+        )  # fmt: skip
+        return _one(result)
+
+    async def ask(
+        self, to: str, content: str, *, topic: str | None = None, timeout_s: float = 600.0
+    ) -> Message | None:
+        """Send a question and return its correlated reply, or None when none came in `timeout_s` seconds.
+
+        Raises:
+            Refused: the question was refused.
+            OutcomeUnknown: it expired unread.
+        """
+        result = await self._call(
+            "local.ask", to=to, content=content, topic=topic, timeoutMs=int(timeout_s * 1000)
+        )
+        return None if result["reply"] is None else msgspec.convert(result["reply"], Message)
+
+    async def reply(self, message_id: str, content: str, *, wait_s: float = 3.0) -> dict[str, Any]:
+        """Answer a received message; returns the reply's receipt.
+
+        Raises:
+            Refused: INVALID_REPLY when no received message has this id; else as `send`.
+        """
+        result = await self._call(
+            "local.reply", messageId=message_id, content=content, waitMs=int(wait_s * 1000)
+        )
+        return _one(result)
+
+    async def inbox(self, *, wait_s: float = 0.0, consume: bool = False, asks: bool = False) -> list[Message]:
+        """Return unread mail, oldest first; `consume` marks it consumed. A preview consumes nothing."""
+        result = await self._call("local.inbox", waitMs=int(wait_s * 1000), consume=consume, asks=asks)
+        if result["token"] is not None:
+            await self._call("host.taken", token=result["token"])
+        return [msgspec.convert(item, Message) for item in result["messages"]]
+
+    async def last(self, to: str, *, entry: str | None = None, offset: int = 0) -> dict[str, Any]:
+        """Return a page of the peer's last finished answer, without waking it; `entry` None: no answer yet."""
+        return await self._call("local.last", to=to, entry=entry, offset=offset)
+
+    async def status(self, message_id: str) -> dict[str, Any]:
+        """Return all that this root knows of a message id, with its history.
+
+        Raises:
+            Refused: UNKNOWN_TARGET when it knows nothing of it.
+        """
+        return await self._call("local.status", messageId=message_id)
+
+    async def recover(self, instance: str, *, session: str | None = None) -> recovery.Recovered:
+        """Return an ended instance's unread mail and unsettled sends for review; nothing is moved.
+
+        Raises:
+            Refused: STILL_ALIVE while that instance runs; SCOPE_DENIED for another saved session.
+            RecoveryRequired: its store is damaged; the bytes are kept.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            None, lambda: recovery.recover(self.node.places.home, instance, session=session)
+        )
+
+
+def _one(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the one receipt, or raise the one error."""
+    errors: Sequence[dict[str, Any]] = result["errors"]
+    if errors:
+        raise Refused(errors[0]["code"], errors[0]["text"], is_retryable=errors[0]["retryable"])
+    receipt: dict[str, Any] = result["receipts"][0]
+    return receipt

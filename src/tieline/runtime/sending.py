@@ -1,0 +1,125 @@
+"""From a wish to a stored intent, and from an intent to its strongest answer.
+
+Rule 1: a target is resolved to an exact peer before anything is stored; a wrong name stores nothing.
+Rule 2: a wait never changes a message; it only looks at what the store says.
+
+Source: reference/native.md 1C, 1H, 2.4, 2.9; open-bugs.md O03, O04.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tieline.config import Scope
+from tieline.engine.contract import Act, Draft, Standing, Submit
+from tieline.errors import RecoveryRequired, Refusal, Refused
+from tieline.model.identity import Availability, Capability, Descriptor, Peer
+from tieline.model.message import Attachment, Delivery
+from tieline.model.receipt import FINAL, Receipt, State
+
+if TYPE_CHECKING:
+    from tieline.runtime.node import Node
+
+__all__ = ["Wish", "settled", "submit"]
+
+UNSETTLED = frozenset({State.PENDING, State.UNKNOWN})
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What somebody here wants to say, its target still a name."""
+
+    to: str
+    content: str
+    message_id: str | None = None
+    topic: str | None = None
+    reply_to: str | None = None
+    scope: Scope | None = None
+    delivery: Delivery = Delivery.STEER
+    thread: str | None = None
+    replaces: bool = False
+    is_ask: bool = False
+    notify_when_idle: bool = False
+    attachments: tuple[Attachment, ...] = ()
+    expiry_ms: int | None = None
+    act: Act = Act.PERSON
+
+
+async def submit(node: "Node", sender: Peer, wish: Wish) -> tuple[Descriptor, Receipt]:
+    """Store the intent to send; return the exact target and the first receipt.
+
+    Raises:
+        Refused: nothing was stored.
+        RecoveryRequired: the store is in doubt; the same message id may be used again later.
+    """
+    target = await node.book.resolve(wish.to, wish.scope)
+    if isinstance(target, Refusal):
+        raise Refused.of(target)
+    if target.availability is Availability.UNSUPPORTED:
+        raise Refused("UNSUPPORTED_PROTOCOL", f"{target.alias} speaks another protocol version")
+    if (
+        target.availability is Availability.PRESENCE_ONLY
+        or Capability.RECEIVE.value not in target.capabilities
+    ):
+        raise Refused("CAPABILITY_DENIED", f"{target.alias} has no inbox")
+    draft = Draft(
+        message_id=wish.message_id or node.new_message_id(),
+        sender=sender,
+        recipient=target.peer,
+        standing=Standing(
+            capabilities=frozenset(target.capabilities),
+            is_in_scope=True,
+            alias=target.alias,
+            project=target.project,
+        ),
+        content=wish.content,
+        act=wish.act,
+        topic=wish.topic,
+        reply_to=wish.reply_to,
+        expiry_ms=wish.expiry_ms,
+        delivery=wish.delivery,
+        thread=wish.thread,
+        replaces=wish.replaces,
+        is_ask=wish.is_ask,
+        notify_when_idle=wish.notify_when_idle,
+        attachments=wish.attachments,
+        is_recipient_tieline=await node.is_tieline(target.peer.instance, wish_needs_tieline(wish)),
+    )
+    answer = await node.ask(Submit(draft))
+    if isinstance(answer, Refusal):
+        if answer.code == "RECOVERY_REQUIRED":
+            raise RecoveryRequired(answer.text)
+        raise Refused.of(answer)
+    return target, answer
+
+
+def wish_needs_tieline(wish: Wish) -> bool:
+    """Return whether only a Tieline end can be told all of this wish."""
+    return bool(
+        wish.delivery is not Delivery.STEER
+        or wish.thread is not None
+        or wish.replaces
+        or wish.notify_when_idle
+        or wish.attachments
+    )
+
+
+async def settled(
+    node: "Node", sender: Peer, first: Receipt, wait_ms: int, *, until_final: bool = False
+) -> Receipt:
+    """Return the receipt once the recipient has spoken (or, with `until_final`, spoken its last word).
+
+    After `wait_ms` it returns what is known then: pending or unknown are true answers, too.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_ms / 1000
+    receipt = first
+    while True:
+        watch = node.movement(receipt.message_id)
+        now = next((item.receipt for item in node.engine.sent(receipt.message_id, sender)), receipt)
+        receipt = now
+        if receipt.state in FINAL or (not until_final and receipt.state not in UNSETTLED):
+            return receipt
+        left = deadline - loop.time()
+        if left <= 0 or not await watch.wait(left):
+            return receipt

@@ -1,0 +1,197 @@
+"""The world as one root's driver and switchboard need it: clock, chance, timers, store, presence, sockets.
+
+Rule 1: this is the one place that reads clocks and draws chance; the simulator has another one.
+Rule 2: one timer, set anew once per turn of the loop, for whatever is due next.
+
+Source: STYLE.md 2 "each outside thing is touched in one file"; reference/reliability.md 2.1.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tieline.engine.contract import Command, Row, Send
+from tieline.errors import RecoveryRequired, Refusal, Refused, TielineError
+from tieline.model.identity import Peer
+from tieline.model.moment import Moment
+from tieline.model.receipt import Event
+from tieline.runtime import answers
+from tieline.shell import link
+from tieline.shell.driver import Committed
+from tieline.shell.endpoint import owner_state
+from tieline.shell.switchboard import Far, Line
+from tieline.wire.native import mapping
+
+if TYPE_CHECKING:
+    from tieline.runtime.node import Node
+
+__all__ = ["World", "now"]
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def now() -> Moment:
+    """Return the clocks; the monotonic one counts suspended time where the system tells it."""
+    return Moment(time.time_ns() // 1_000_000, time.clock_gettime_ns(_CLOCK) // 1_000_000)
+
+
+class World:
+    """The ports of one root's driver and of its switchboard."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_rearming = False
+        self._is_stopped = False
+        self._due_ms: int | None = None
+
+    def stop(self) -> None:
+        """Ring no more."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # ------------------------------------------------------------ clock, chance, timers
+
+    def now(self) -> Moment:
+        """Return the clocks."""
+        return now()
+
+    def nonce(self) -> bytes:
+        """Return 32 fresh random bytes."""
+        return secrets.token_bytes(32)
+
+    def defer(self, callback: Callable[[], None]) -> None:
+        """Call back on the loop's next turn."""
+        self._loop.call_soon(callback)
+
+    def arm(self, deadline_ms: int | None) -> None:
+        """The driver's next moment; see `rearm`."""
+        self._due_ms = deadline_ms
+        self.rearm()
+
+    def rearm(self) -> None:
+        """Set the one timer anew, once per turn of the loop."""
+        if not self._is_rearming and not self._is_stopped:
+            self._is_rearming = True
+            self._loop.call_soon(self._set_timer)
+
+    def _set_timer(self) -> None:
+        self._is_rearming = False
+        dues = [due for due in (self._due_ms, self._node.switchboard.deadline_ms) if due is not None]
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if dues:
+            delay_ms = max(1, min(dues) - self.now().mono_ms)
+            self._timer = self._loop.call_later(delay_ms / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._node.switchboard.tick()
+        self._node.driver.tick()
+        self.rearm()
+
+    # ------------------------------------------------------------ the driver's ports
+
+    def commit(
+        self,
+        rows: Sequence[Row],
+        *,
+        admits: bool,
+        reserve_bytes: int,
+        done: Callable[[Committed], None],
+    ) -> None:
+        """Make rows durable."""
+        self._node.custody.commit(rows, admits=admits, reserve_bytes=reserve_bytes, done=done)
+
+    def reopen(self, done: Callable[[Sequence[Row] | None], None]) -> None:
+        """Open the store again."""
+        self._node.tasks.start(self._reopen(done))
+
+    async def _reopen(self, done: Callable[[Sequence[Row] | None], None]) -> None:
+        try:
+            rows = await self._loop.run_in_executor(None, self._node.custody.reopen)
+        except RecoveryRequired as error:
+            self._node.log.failure("reopen", error)
+            done(None)
+            return
+        done(rows)
+
+    def load(self) -> Sequence[Row]:
+        """Return the rows of the healthy store."""
+        return self._node.custody.load()
+
+    def send(self, send: Send) -> None:
+        """Carry out a send."""
+        self._node.switchboard.send(send)
+
+    def tell(self, event: Event) -> None:
+        """Tell whoever listens here."""
+        self._node.announce(event)
+
+    # ------------------------------------------------------------ the switchboard's world
+
+    def lookup(self, instance: str, *, is_fresh: bool) -> Far | None:  # noqa: ARG002 - one file is read either way
+        """Return what presence says of an instance."""
+        try:
+            return self._node.neighbours.far(instance)
+        except (TielineError, OSError):
+            return None
+
+    def is_gone(self, instance: str) -> bool:
+        """Return whether an incarnation is proven dead."""
+        return owner_state(self._node.places.runtime, instance) == "gone"
+
+    def dial(self, far: Far, done: Callable[[Line | None, Refusal | None], None]) -> None:
+        """Connect to a far end."""
+        self._node.tasks.start(self._dial(far, done))
+
+    async def _dial(self, far: Far, done: Callable[[Line | None, Refusal | None], None]) -> None:
+        try:
+            line = await link.dial(self._node.switchboard, far)
+        except TielineError as error:
+            done(None, link.refusal_of(error))
+        else:
+            done(line, None)
+
+    def submit(self, command: Command) -> None:
+        """Give a command of a link to the driver."""
+        self._node.driver.submit(command)
+
+    def own_peer(self, peer_id: str) -> Peer | None:
+        """Return the local peer of that id."""
+        peer: Peer | None = self._node.engine.own_peer(peer_id)
+        return peer
+
+    def directory(self, far: Far) -> list[dict[str, Any]]:
+        """Return our live runs, when that far end is in scope."""
+        if not far.standing.is_in_scope:
+            return []
+        return [
+            mapping.child(
+                self._node.instance,
+                item.run,
+                item.alias,
+                item.capabilities,
+                self._node.session,
+                self._node.project,
+            )
+            for item in self._node.engine.live_runs()
+        ]
+
+    def last(self, params: dict[str, Any], far: Far) -> dict[str, Any] | Refusal:
+        """Return a page of a finished answer to a far end in scope."""
+        asked = mapping.last_asked(params)
+        if isinstance(asked, Refusal):
+            return asked
+        peer = self.own_peer(asked.to) if far.standing.is_in_scope else None
+        if peer is None:
+            return Refusal("SCOPE_DENIED", "no such peer for you")
+        try:
+            return answers.page(self._node.host.answers.get(peer.run), asked.entry, asked.offset)
+        except Refused as error:
+            return Refusal(error.code, str(error))
