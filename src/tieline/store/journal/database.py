@@ -12,6 +12,7 @@ shell that somebody starts on the live file is told "locked" instead of deleting
 Source: reference/reliability.md F1, F2, F4, S2, K4, K17; reference/open-bugs.md O45, O46.
 """
 
+import ctypes
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ __all__ = [
     "connect",
     "create_schema",
     "generation",
+    "last_errno",
     "opened_file",
     "read_verified",
     "refuse_unsafe",
@@ -251,6 +253,13 @@ def opened_file(path: str, vfs: str | None, kind: int = apsw.SQLITE_OPEN_MAIN_DB
         yield file
     finally:
         file.xClose()
+
+
+def last_errno(file: apsw.VFSFile) -> int:
+    """Return the system's error number of the last failed operation on the file."""
+    number = ctypes.c_int(0)
+    file.xFileControl(apsw.SQLITE_FCNTL_LAST_ERRNO, ctypes.addressof(number))
+    return number.value
 
 
 def rewrite(path: str, vfs: str | None, kind: int = apsw.SQLITE_OPEN_MAIN_DB) -> None:

@@ -17,7 +17,8 @@ import os
 
 import apsw
 
-from tieline.store.journal.database import CHUNK_BYTES, PAGE_BYTES, opened_file
+from tieline.store.files.checks import FULL
+from tieline.store.journal.database import CHUNK_BYTES, PAGE_BYTES, last_errno, opened_file
 
 __all__ = ["FILLER_BYTES", "Headroom", "pages_for", "reserve_pages"]
 
@@ -112,6 +113,10 @@ class Headroom:
                     file.xWrite(zeros[: end - offset], offset)
                     offset += len(zeros)
                 file.xSync(apsw.SQLITE_SYNC_FULL)
-            except apsw.FullError:
+            except apsw.Error as error:
+                # A quota or a size limit is told as a failed write; it is a refusal of space all the same.
+                is_full = isinstance(error, apsw.FullError) or last_errno(file) in FULL
                 file.xTruncate(size)
+                if is_full:
+                    raise apsw.FullError(str(error)) from error
                 raise
