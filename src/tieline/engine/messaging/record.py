@@ -1,0 +1,241 @@
+"""One record of custody, and the mailbox of one local peer.
+
+Rule 1: a record's durable part changes only while a row is applied; `transit` and what stands beside
+    it is knowledge of this process alone and may be forgotten.
+Rule 2: a record that needs no more work keeps its digest and its receipt, not its text.
+
+Source: reference/native.md 2.8, 3.3; STYLE.md 3.
+"""
+
+import bisect
+
+import msgspec
+
+from tieline.engine.contract import Box, Held, MessageRow, MoveRow, Sent
+from tieline.errors import Refusal
+from tieline.machine.inbox import Stage
+from tieline.machine.outbox import ENDED, Known
+from tieline.model.message import Envelope
+from tieline.model.receipt import Durability, Receipt, State
+
+__all__ = ["RECORD_BYTES", "Mailbox", "Record", "Transit", "discard", "record_bytes"]
+
+RECORD_BYTES = 1_024
+"""What one record costs beside its text: its envelope, its moves, its places in the indexes."""
+
+_STAGES = {
+    State.CONSUMED: Stage.CONSUMED,
+    State.REPLIED: Stage.REPLIED,
+    State.EXPIRED: Stage.EXPIRED,
+}
+
+
+def record_bytes(envelope: Envelope) -> int:
+    """Return the bytes that a record is charged with."""
+    return RECORD_BYTES + envelope.content_bytes + len((envelope.topic or "").encode())
+
+
+class Transit:
+    """The way of one unsettled sent message; milliseconds are monotonic."""
+
+    __slots__ = ("attempt", "failure_count", "is_lapsed", "may_have_left", "retry_at_ms")
+
+    def __init__(self, *, may_have_left: bool) -> None:
+        self.attempt = 0  # of the transmission in flight; 0 = none
+        self.failure_count = 0  # in a row
+        self.retry_at_ms = 0
+        self.may_have_left = may_have_left  # False: not one byte of it was ever written
+        self.is_lapsed = False  # past its expiry: off its route, its recipient is asked
+
+
+class Record:
+    """One message in one box."""
+
+    __slots__ = (
+        "at_ms",
+        "attempt_count",
+        "box",
+        "cursor",
+        "deadline_ms",
+        "digest",
+        "envelope",
+        "expires_ms",
+        "exposure_count",
+        "from_person",
+        "has_content",
+        "is_counted_open",
+        "is_overdue",
+        "known",
+        "last_refusal",
+        "prune_due_ms",
+        "receipt_cursor",
+        "size_bytes",
+        "token",
+        "told_cursor",
+        "transit",
+    )
+
+    def __init__(self, row: MessageRow) -> None:
+        self.cursor = row.cursor
+        self.box = row.box
+        self.envelope = row.envelope
+        self.digest = row.digest
+        self.at_ms = row.at_ms
+        self.expires_ms = row.expires_ms
+        self.deadline_ms = row.deadline_ms
+        self.from_person = row.from_person
+        self.size_bytes = record_bytes(row.envelope)
+        self.receipt_cursor = row.cursor
+        self.known = (
+            Known()
+            if row.box is Box.OUT
+            else Known(state=State.ACCEPTED, accepted_ms=row.at_ms, durability=Durability.SYNCED)
+        )
+        self.token: str | None = None
+        self.exposure_count = 0
+        self.has_content = True
+        self.is_counted_open = False
+        self.is_overdue = False  # its deadline has passed
+        self.prune_due_ms = 0
+        self.told_cursor = 0  # inbox: the receipt that its sender has recorded
+        self.transit: Transit | None = None
+        self.attempt_count = 0
+        self.last_refusal: Refusal | None = None
+
+    def take(self, row: MoveRow) -> None:
+        """Take over what a move says."""
+        self.known = Known(
+            state=row.state,
+            accepted_ms=row.accepted_ms,
+            consumed_ms=row.consumed_ms,
+            replied_ms=row.replied_ms,
+            outcome=row.outcome,
+            durability=row.durability,
+            is_retryable=row.is_retryable,
+            recipient_cursor=row.recipient_cursor,
+        )
+        self.token = row.token
+        self.exposure_count = row.exposure_count
+        if not row.note:
+            self.receipt_cursor = row.cursor
+
+    @property
+    def stage(self) -> Stage:
+        """Where a received message stands."""
+        if self.known.state is State.ACCEPTED:
+            if self.known.outcome == ENDED:
+                return Stage.ENDED
+            return Stage.ACCEPTED if self.token is None else Stage.PREPARED
+        return _STAGES[self.known.state]
+
+    @property
+    def owes_receipt(self) -> bool:
+        """Whether the sender of a received message is still to be told where it stands."""
+        plain = self.known.state is State.ACCEPTED and self.known.outcome is None
+        return self.box is Box.IN and not plain and self.told_cursor < self.receipt_cursor
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether a sent message still waits for its recipient's word."""
+        return self.box is Box.OUT and self.known.state in (State.PENDING, State.UNKNOWN)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a change is still to come for which room is kept."""
+        if self.box is Box.IN:
+            return self.known.state is State.ACCEPTED and self.known.outcome is None
+        if self.known.state is State.ACCEPTED:
+            return self.known.outcome is None and not self.is_overdue
+        return self.is_unsettled
+
+    @property
+    def owner(self) -> str:
+        """The peer id of the local mailbox that this record belongs to."""
+        peer = self.envelope.recipient if self.box is Box.IN else self.envelope.sender
+        return peer.id
+
+    @property
+    def route(self) -> tuple[str, str]:
+        """The (sender, recipient) pair, as peer ids."""
+        return self.envelope.sender.id, self.envelope.recipient.id
+
+    @property
+    def receipt(self) -> Receipt:
+        """What is stated of this message now."""
+        return self.receipt_of(self.known, self.receipt_cursor)
+
+    def receipt_of(self, known: Known, cursor: int) -> Receipt:
+        """Return the receipt that states `known`."""
+        return Receipt(
+            message_id=self.envelope.message_id,
+            sender=self.envelope.sender.id,
+            recipient=self.envelope.recipient.id,
+            state=known.state,
+            cursor=cursor,
+            accepted_ms=known.accepted_ms,
+            consumed_ms=known.consumed_ms,
+            replied_ms=known.replied_ms,
+            outcome=known.outcome,
+            durability=known.durability,
+            is_retryable=known.is_retryable,
+        )
+
+    def drop_content(self) -> None:
+        """Keep digest and receipt; the journal has the text."""
+        if self.has_content:
+            self.has_content = False
+            self.envelope = msgspec.structs.replace(self.envelope, content="", attachments=())
+
+    def held(self) -> Held:
+        """Return this received message as a reader sees it."""
+        return Held(
+            cursor=self.cursor,
+            envelope=self.envelope,
+            state=self.known.state,
+            at_ms=self.at_ms,
+            expires_ms=self.expires_ms,
+            receipt=self.receipt,
+            exposure_count=self.exposure_count,
+            is_prepared=self.token is not None,
+            has_content=self.has_content,
+        )
+
+    def sent(self) -> Sent:
+        """Return this sent message as a reader sees it."""
+        return Sent(
+            cursor=self.cursor,
+            envelope=self.envelope,
+            receipt=self.receipt,
+            expires_ms=self.expires_ms,
+            attempt_count=self.attempt_count,
+            last_refusal=self.last_refusal,
+            has_content=self.has_content,
+        )
+
+
+class Mailbox:
+    """Where the records of one local peer are; every list holds cursors in rising order."""
+
+    __slots__ = ("arrivals", "by_id", "by_reply", "prepared", "received", "sent", "unread", "unresolved")
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self.unread: list[int] = []  # accepted, in no exposure
+        self.prepared: list[int] = []
+        self.by_id: dict[str, list[int]] = {}
+        self.by_reply: dict[str, list[int]] = {}
+        self.sent: list[int] = []
+        self.unresolved: list[int] = []  # sent, and still open
+        self.arrivals = 0
+
+    @property
+    def unconsumed_count(self) -> int:
+        """Messages that nobody has consumed yet."""
+        return len(self.unread) + len(self.prepared)
+
+
+def discard(cursors: list[int], cursor: int) -> None:
+    """Take `cursor` out of a rising list, if it is there."""
+    place = bisect.bisect_left(cursors, cursor)
+    if place < len(cursors) and cursors[place] == cursor:
+        del cursors[place]
