@@ -1,0 +1,394 @@
+"""Which root a short-lived process means, and when that cannot be known.
+
+Rule 1: in this order: `--instance`; the nearest ancestor that hosts a root, the session breaking a tie;
+`TIELINE_INSTANCE` where no ancestor hosts one; for what changes nothing, the only root of this workspace.
+Rule 2: more than one fits: `AMBIGUOUS_TARGET` and the list. Never a guess.
+Rule 3: a capability of one run (`--run`) is shown to no root but the one that the other rules find.
+Rule 4: it reads the owner files beside the endpoints as `shell.endpoint` writes them, with the standard
+library alone: a person and a hook pay this start every time. It contacts nobody and removes nothing.
+Rule 5: what cannot be judged from here, as in another container or a sandbox, is named as that, never
+shown as absence.
+
+Source: DESIGN.md 2 "Doors of a root", 8 "Sandboxes and containers"; reference/native.md 3.5; reference/
+open-bugs.md O18; reference/reliability.md S1, S15, I47.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from tieline.errors import Refused, UsageError
+from tieline.runtime.glance import documents
+
+__all__ = [
+    "Ambiguous",
+    "Found",
+    "Places",
+    "Root",
+    "Survey",
+    "ancestors",
+    "find_root",
+    "here",
+    "places",
+    "survey",
+]
+
+ANCESTORS_MAX: Final = 64
+OWNER_SUFFIX: Final = ".owner"
+CONTROL_SUFFIX: Final = ".control"
+SESSION_VARIABLES: Final = ("TIELINE_SESSION", "CLAUDE_CODE_SESSION_ID", "GEMINI_SESSION_ID", "PI_SESSION_ID")
+"""Where hosts tell the commands that they start which saved session is theirs."""
+_CONFIGURATION_BYTES_MAX: Final = 1_048_576
+
+
+class Places(NamedTuple):
+    """The directories of this person: `home` is private, `coordination` is what roots share."""
+
+    home: str
+    coordination: str
+    scope: str  # how far one may see: workspace, repository or machine
+
+
+class Life(NamedTuple):
+    """One life of one process, as far as it can be told apart without a descriptor of it."""
+
+    boot_id: str
+    pid_namespace: int
+    pid: int
+    start_ticks: int
+
+
+class Root(NamedTuple):
+    """A root as its owner file shows it. `life` is "alive", "gone" or "unknown"; only "gone" is proven."""
+
+    instance: str
+    control: str
+    owner: Life
+    host: Life | None
+    life: str
+    session: str
+    workspace: str
+    alias: str
+
+
+class Survey(NamedTuple):
+    """All owner files that could be read, and how many could not."""
+
+    roots: list[Root]
+    fault_count: int
+
+
+class Found(NamedTuple):
+    """The root that is meant, and by which rule: instance, ancestor, environment or workspace.
+
+    `is_below_host` says that this process runs in the tree of that root's host.
+    """
+
+    root: Root
+    rule: str
+    is_below_host: bool
+
+
+class Ambiguous(Refused):
+    """More than one thing fits; `candidates` are what to choose from."""
+
+    def __init__(self, text: str, candidates: list[dict[str, str]], action: str) -> None:
+        super().__init__("AMBIGUOUS_TARGET", text)
+        self.candidates = candidates
+        self._action = action
+
+    @property
+    def action(self) -> str:
+        """What to add to the command."""
+        return self._action
+
+
+def places(environment: Mapping[str, str]) -> Places:
+    """Return where this person's roots keep their things.
+
+    Raises:
+        UsageError: a setting is not what it should be, or config.toml cannot be read.
+    """
+    home = os.path.abspath(environment.get("TIELINE_HOME") or os.path.expanduser("~/.tieline"))
+    coordination = environment.get("TIELINE_COORDINATION_DIRECTORY", "")
+    scope = environment.get("TIELINE_SCOPE", "")
+    if not (coordination and scope):
+        settings = _configured(home)
+        coordination = coordination or settings.get("coordination_directory", "")
+        scope = scope or settings.get("scope", "workspace")
+    if coordination and not coordination.startswith("/"):
+        raise UsageError(f"coordination_directory must be an absolute path, not {coordination!r}")
+    if scope not in ("workspace", "repository", "machine"):
+        raise UsageError(f"scope must be workspace, repository or machine, not {scope!r}")
+    return Places(home, os.path.abspath(coordination) if coordination else home, scope)
+
+
+def _configured(home: str) -> dict[str, str]:
+    """Return the two settings that a short-lived process needs, from config.toml where it names them."""
+    path = home + "/config.toml"
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_CONFIGURATION_BYTES_MAX)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    if b"coordination_directory" not in data and b"scope" not in data:
+        return {}
+    import tomllib  # noqa: PLC0415 - only where there is something to read
+
+    try:
+        section = tomllib.loads(data.decode()).get("communication", {})
+    except ValueError as error:
+        raise UsageError(f"{path}: not TOML: {error}") from None
+    names = ("coordination_directory", "scope")
+    settings = {name: section[name] for name in names if isinstance(section, dict) and name in section}
+    for name, value in settings.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{path}: {name} must be a text")
+    return settings
+
+
+def here() -> str:
+    """Return the canonical current directory.
+
+    Raises:
+        UsageError: it has been removed.
+    """
+    try:
+        return os.path.realpath(os.getcwd())
+    except FileNotFoundError:
+        raise UsageError("the current directory no longer exists; change to one that does") from None
+
+
+def survey(coordination: str) -> Survey:
+    """Return every root whose owner file can be read, live or not, in the order of their ids.
+
+    Raises:
+        Refused: `UNSAFE_ENDPOINT` or `PERMISSION_DENIED`: the directory is not ours alone, or not readable.
+    """
+    records, fault_count = documents(coordination + "/peer-runtime", OWNER_SUFFIX)
+    if not records:
+        return Survey([], fault_count)
+    presence = _presence(coordination)
+    roots: list[Root] = []
+    for name, record in records:
+        root = _root(record, presence)
+        if root is None or root.instance + OWNER_SUFFIX != name:
+            fault_count += 1
+        else:
+            roots.append(root)
+    return Survey(roots, fault_count)
+
+
+def _presence(coordination: str) -> dict[str, dict[str, Any]]:
+    """Return presence records by instance: where a root works, and which session it has."""
+    found: dict[str, dict[str, Any]] = {}
+    for _, record in documents(coordination + "/active-agents")[0]:
+        extension = record.get("communication")
+        if isinstance(extension, dict) and isinstance(extension.get("instanceId"), str):
+            found[extension["instanceId"]] = record
+    return found
+
+
+def _root(record: dict[str, Any], presence: dict[str, dict[str, Any]]) -> Root | None:
+    instance, sockets = record.get("instance"), record.get("sockets")
+    owner = _life(record.get("owner"))
+    if record.get("version") != 1 or not isinstance(instance, str) or owner is None:
+        return None
+    control = sockets.get(CONTROL_SUFFIX, "") if isinstance(sockets, dict) else ""
+    shown = presence.get(instance, {})
+    extension = shown.get("communication", {})
+    return Root(
+        instance=instance,
+        control=control if isinstance(control, str) else "",
+        owner=owner,
+        host=_life(record.get("host")),
+        life=_state(owner),
+        session=str(shown.get("sessionId", "")),
+        workspace=str(shown.get("workspaceRoot", "")),
+        alias=str(extension.get("alias", "")),
+    )
+
+
+def _life(value: object) -> Life | None:
+    if not isinstance(value, dict):
+        return None
+    boot, namespace = value.get("boot_id"), value.get("pid_namespace")
+    pid, ticks = value.get("pid"), value.get("start_ticks")
+    if not isinstance(boot, str) or not all(type(number) is int for number in (namespace, pid, ticks)):
+        return None
+    return Life(boot, int(str(namespace)), int(str(pid)), int(str(ticks)))
+
+
+def _state(life: Life) -> str:
+    """Return "alive", "gone" or "unknown" for one life; the same rules as `shell.process.probe`."""
+    boot = _boot_id()
+    if not boot or not life.boot_id:
+        return "unknown"
+    if boot != life.boot_id:
+        return "gone"
+    if _pid_namespace() != life.pid_namespace:
+        return "unknown"
+    if not sys.platform.startswith("linux"):
+        return "alive" if _exists(life.pid) else "gone"
+    status = _status(life.pid)
+    if status is None:
+        return "unknown" if _exists(life.pid) else "gone"
+    return "alive" if status[1] == life.start_ticks else "gone"
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _boot_id() -> str:
+    if not sys.platform.startswith("linux"):
+        from tieline.shell.process import self_identity  # noqa: PLC0415 - asks a system tool there
+
+        return self_identity().boot_id
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _pid_namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def _status(pid: int) -> tuple[int, int] | None:
+    """Return (parent, start ticks) of a process that has not ended, from its line in /proc, or None."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # The name stands in parentheses and may hold some itself: the fields follow the last one.
+    fields = text[text.rfind(b")") + 2 :].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X", b"x"):
+        return None
+    return int(fields[1]), int(fields[19])
+
+
+def ancestors() -> list[Life]:
+    """Return this process's parent, its parent, and so on; nearest first, at most 64."""
+    if not sys.platform.startswith("linux"):
+        from tieline.shell.process import ancestors as asked  # noqa: PLC0415 - asks a system tool there
+
+        return [Life(one.boot_id, one.pid_namespace, one.pid, one.start_ticks) for one in asked(os.getpid())]
+    boot, namespace, pid = _boot_id(), _pid_namespace(), os.getppid()
+    found: list[Life] = []
+    while pid > 0 and len(found) < ANCESTORS_MAX:
+        status = _status(pid)
+        if status is None:
+            break
+        found.append(Life(boot, namespace, pid, status[1]))
+        pid = status[0]
+    return found
+
+
+def find_root(
+    home: str,
+    coordination: str,
+    *,
+    environment: Mapping[str, str],
+    may_change: bool,
+    instance: str | None = None,
+    run: str | None = None,
+    workspace: str | None = None,
+) -> Found:
+    """Return the root that a short-lived process means.
+
+    Args:
+        home: As `places` gives it; tells an ended instance from one that never was.
+        coordination: As `places` gives it.
+        environment: Variables of this process.
+        may_change: Whether the command sends, consumes or sets something; then a workspace is no reason.
+        instance: Of `--instance`.
+        run: Of `--run`: a root found by the workspace alone is not shown it.
+        workspace: Canonical path; None takes the current directory.
+
+    Raises:
+        Refused: `NO_ROOT`, none fits; `FOREIGN_NAMESPACE`, those there are belong to another container;
+            `PERMISSION_DENIED`, `UNSAFE_ENDPOINT`.
+        Ambiguous: more than one fits.
+    """
+    seen = survey(coordination).roots
+    live = [root for root in seen if root.life != "gone" and root.control]
+    above = ancestors() if live else []
+    if instance:
+        return _named(live, instance, "instance", home, above)
+    below = _hosting(live, above)
+    if below:
+        fitting = _of_session(below, environment)
+        root = _only(fitting, "the same host started more than one root")
+        return Found(root, "ancestor", is_below_host=True)
+    named = environment.get("TIELINE_INSTANCE")
+    if named:
+        return _named(live, named, "environment", home, above)
+    if not may_change and not run:
+        place = os.path.realpath(workspace) if workspace else here()
+        near = [root for root in live if root.workspace == place]
+        if near:
+            root = _only(near, "more than one root works in this directory")
+            return Found(root, "workspace", is_below_host=False)
+    raise _none(live, run)
+
+
+def _named(live: list[Root], instance: str, rule: str, home: str, above: list[Life]) -> Found:
+    for root in live:
+        if root.instance == instance:
+            return Found(root, rule, root.host is not None and root.host in above)
+    word = "--instance" if rule == "instance" else "TIELINE_INSTANCE"
+    shown = instance if instance.isascii() and instance.isprintable() else "that id"
+    if "/" not in instance and os.path.isdir(f"{home}/peer-messages/{instance}"):
+        text = f"{word}: instance {shown} has ended; `tieline recover {shown}` shows its mail"
+        raise Refused("NO_ROOT", text)
+    raise Refused("NO_ROOT", f"{word}: no root of instance {shown} runs here")
+
+
+def _hosting(live: list[Root], above: list[Life]) -> list[Root]:
+    """Return the roots whose host, or whose own process, is the nearest ancestor that hosts any."""
+    for ancestor in above:
+        near = [root for root in live if ancestor in (root.host, root.owner)]
+        if near:
+            return near
+    return []
+
+
+def _of_session(near: list[Root], environment: Mapping[str, str]) -> list[Root]:
+    """Return those of the session that the environment names, or all where it names none of theirs."""
+    sessions = {environment[name] for name in SESSION_VARIABLES if environment.get(name)}
+    return [root for root in near if root.session in sessions] or near
+
+
+def _only(fitting: list[Root], text: str) -> Root:
+    if len(fitting) == 1:
+        return fitting[0]
+    candidates = [
+        {"instance": root.instance, "alias": root.alias, "workspace": root.workspace} for root in fitting
+    ]
+    raise Ambiguous(text, candidates, "name one with --instance")
+
+
+def _none(live: list[Root], run: str | None) -> Refused:
+    foreign = [root for root in live if root.life == "unknown"]
+    if foreign and len(foreign) == len(live):
+        text = f"{len(foreign)} roots belong to processes that cannot be seen from here"
+        return Refused("FOREIGN_NAMESPACE", text)
+    if run:
+        return Refused("NO_ROOT", "no ancestor of this command hosts a root for which --run could count")
+    count = f"{len(live)} roots run elsewhere on this machine" if live else "no root runs here"
+    return Refused("NO_ROOT", f"none hosts this command; {count}")
