@@ -1,0 +1,114 @@
+"""What ended instances left on disk, in the shapes of the doors: for review, for questions, for removal.
+
+Rule: everything is read through `store.recovery`, which holds the ended root's lock and reads a copy;
+nothing is moved to another instance, and nothing is retried.
+
+Source: DESIGN.md 2, 8; reference/native.md 1Q (182 to 185); reference/reliability.md I6, K17.
+"""
+
+import time
+from typing import Any, NamedTuple
+
+from tieline.engine.contract import Held, Sent
+from tieline.errors import RecoveryRequired, Refused
+from tieline.runtime import render
+from tieline.store import recovery
+
+__all__ = ["Ended", "Recovered", "ended_instances", "forget", "outbox_of_ended", "recover"]
+
+
+class Ended(NamedTuple):
+    """One ended instance; `fault` says why its counts are not known, "" when they are."""
+
+    instance: str
+    session: str
+    unread_count: int
+    unsettled_count: int
+    message_count: int
+    fault: str
+
+
+class Recovered(NamedTuple):
+    """What one ended instance left: unread messages, with `expired`, and sends that were not settled."""
+
+    instanceId: str  # noqa: N815 - it is the name in the JSON shape
+    sessionId: str  # noqa: N815 - the same
+    messages: list[dict[str, Any]]
+    sent: list[dict[str, Any]]
+
+
+def ended_instances(home: str) -> list[Ended]:
+    """Return every ended instance below `home`, by id; damaged ones with what is wrong."""
+    return [
+        Ended(one.instance, one.session, one.unread_count, one.unsettled_count, one.message_count, one.damage)
+        for one in recovery.ended(home, now_ms=_now_ms())
+    ]
+
+
+def recover(home: str, instance: str, session: str | None = None) -> Recovered:
+    """Return the unread mail and the unsettled sends of an ended instance; nothing is changed.
+
+    Raises:
+        Refused: `STILL_ALIVE`, `UNKNOWN_TARGET`, `SCOPE_DENIED` for another saved session, `VERSION_SKEW`.
+        RecoveryRequired: a file is damaged, named; all bytes are kept.
+        UsageError: `instance` is no instance id.
+    """
+    found = recovery.recover(home, instance, session=session, now_ms=_now_ms())
+    return Recovered(
+        found.identity.instance_id,
+        found.identity.session_id,
+        [_unread(item) for item in found.unread],
+        [_sent(item) for item in found.unsettled],
+    )
+
+
+def outbox_of_ended(home: str, message_id: str) -> list[dict[str, Any]]:
+    """Return what ended instances below `home` knew of a message that they sent.
+
+    Damaged stores are passed over: `ended_instances` names them.
+    """
+    found: list[dict[str, Any]] = []
+    for item in recovery.ended(home):
+        if item.damage:
+            continue  # `doctor` and `recover` name it
+        try:
+            sends = recovery.recover(home, item.instance).sends
+        except (Refused, RecoveryRequired):
+            continue  # it went between the list and the look
+        mine = [send for send in sends if send.envelope.message_id == message_id]
+        found += [{"instanceId": item.instance, **_sent(send)} for send in mine]
+    return found
+
+
+def forget(home: str, instance: str, *, is_unread_too: bool) -> dict[str, int]:
+    """Remove what an ended instance left; return how many messages went, with the unread and unsettled ones.
+
+    Raises:
+        Refused: `UNREAD_MAIL` unless `is_unread_too`; else as `recover`.
+        RecoveryRequired: it cannot be read, so nobody knows what would be lost; it is kept.
+    """
+    found = recovery.recover(home, instance)
+    recovery.forget(home, instance, with_unread=is_unread_too)
+    return {"messages": found.message_count, "unread": len(found.unread), "unsettled": len(found.unsettled)}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _unread(item: recovery.Unread) -> dict[str, Any]:
+    held = Held(
+        item.cursor,
+        item.envelope,
+        item.receipt.state,
+        item.at_ms,
+        item.expires_ms,
+        item.receipt,
+        is_prepared=item.is_exposed,
+    )
+    return {**render.message(held), "expired": item.is_expired}
+
+
+def _sent(item: recovery.EndedSend) -> dict[str, Any]:
+    sent = Sent(item.cursor, item.envelope, item.receipt, item.expires_ms)
+    return {**render.sent_message(sent), "unsettled": item.is_unsettled}
