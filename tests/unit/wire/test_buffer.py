@@ -48,9 +48,10 @@ def test_line_of_exactly_the_bound_is_taken_and_one_more_refused(piece_bytes: in
     data = b"x" * 100 + b"\n"
     lines = [line for at in range(0, 101, piece_bytes) for line in buffer.feed(data[at : at + piece_bytes])]
     assert lines == [b"x" * 100]
+    for _ in range(100 // piece_bytes):
+        buffer.feed(b"y" * min(piece_bytes, 100))
     with pytest.raises(FrameTooLarge) as error:
-        for at in range(0, 101, piece_bytes):
-            buffer.feed(b"y" * len(data[at : at + piece_bytes]))
+        buffer.feed(b"y" * piece_bytes)
     assert error.value.code == "FRAME_TOO_LARGE"
 
 
