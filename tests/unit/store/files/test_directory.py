@@ -18,11 +18,14 @@ WRITE_SEAMS = ["files.tmp_written", "files.synced", "files.renamed", "files.dire
 
 @pytest.fixture
 def directory(private_home: Path) -> Iterator[Directory]:
+    """Give an empty verified directory."""
     with open_directory(str(private_home / "d"), create=True) as opened:
         yield opened
 
 
 def fail_at(directory: Directory, seam: str, number: int) -> None:
+    """Let the effect before `seam` fail with an errno."""
+
     def hook(name: str) -> None:
         if name == seam:
             raise OSError(number, os.strerror(number))

@@ -14,6 +14,7 @@ from tieline.store.files import Directory, open_directory
 
 @pytest.fixture
 def directory(private_home: Path) -> Iterator[Directory]:
+    """Give an empty verified directory."""
     with open_directory(str(private_home / "d"), create=True) as opened:
         yield opened
 
@@ -29,6 +30,7 @@ def is_free(directory: Directory) -> bool:
 
 
 def in_child(work: object) -> int:
+    """Run `work` in a forked child; return its exit code."""
     child = os.fork()
     if child == 0:
         try:

@@ -11,6 +11,7 @@ from tieline.store.files import open_directory
 
 
 def refused(path: Path | str, *, create: bool = True) -> Refused:
+    """Open what must be refused as unsafe; return the refusal."""
     with pytest.raises(Refused) as caught:
         open_directory(str(path), create=create)
     assert caught.value.code == "UNSAFE_ENDPOINT"
