@@ -1,0 +1,86 @@
+"""`tieline mcp`: the door for a coding agent that speaks the Model Context Protocol over stdio.
+
+Rule 1: the first answers come from constants, before the root's modules are imported; the root is
+imported and opened right after the first answer was written.
+Rule 2: at the top nothing heavy is imported, here and in what is imported here.
+Rule 3: what the process writes to its output is protocol and nothing else.
+
+Source: DESIGN.md 2, 4, 6; reference/substrate.md 6; docs/mcp.md.
+"""
+
+import os
+
+from tieline.adapters.mcp.early import EarlyAnswers
+from tieline.adapters.stdio.pipes import Inlet, Outlet, take_over
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["main", "parser"]
+
+
+def parser() -> "argparse.ArgumentParser":
+    """Return the parser of `tieline mcp`, with its full help."""
+    import argparse  # noqa: PLC0415 - a host starts this without options, and pays for every import
+
+    made = argparse.ArgumentParser(
+        prog="tieline mcp",
+        description="Serve one coding agent over the Model Context Protocol on standard input and output. "
+        'A host starts it: {"command": "tieline", "args": ["mcp"]}. It ends when its input ends.',
+        epilog="Everything else comes from config.toml and TIELINE_ variables; `tieline doctor` shows what "
+        "holds.",
+    )
+    made.add_argument(
+        "--alias",
+        default="",
+        metavar="NAME",
+        help="the readable name that others see (default: made from the project)",
+    )
+    made.add_argument(
+        "--scope",
+        default="",
+        choices=("workspace", "repository", "machine"),
+        help="how far this agent may see and send (default: config.toml, else workspace)",
+    )
+    made.add_argument(
+        "--session", default="", metavar="ID", help="the host's session id, where the host does not tell it"
+    )
+    made.add_argument("--harness", default="", metavar="NAME", help="what the host is called in listings")
+    made.add_argument("--model", default="", metavar="NAME", help="the model that listings show")
+    made.add_argument(
+        "--workspace", default="", metavar="DIR", help="the folder the agent works in (default: this one)"
+    )
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Serve the host on standard input and output until it leaves.
+
+    Args:
+        argv: The words after `tieline mcp`.
+
+    Returns:
+        0 when the host left, also when it never asked for anything.
+    """
+    given = vars(parser().parse_args(argv)) if argv else {}
+    source, sink = take_over()
+    outlet = Outlet(sink)
+    answers = EarlyAnswers()
+
+    def answer(line: bytes) -> bool:
+        answered = answers.answer(line)
+        if answered:
+            outlet.write(answered)
+        return answered is not None
+
+    inlet = Inlet(source, answer)
+    # The host waits: nothing is imported before its first answer is written.
+    while not answers.is_answered and not inlet.has_waiting():
+        if not inlet.step():
+            os.close(source)
+            return 0
+    inlet.run()
+    from tieline.adapters.mcp.serving import Options, serve  # noqa: PLC0415 - this is the import that waits
+
+    return serve(inlet, outlet, answers, Options(**given))
