@@ -68,7 +68,7 @@ LOCAL_CODES: dict[str, str] = {
     "PERMISSION_DENIED": "this process may not reach the file or socket: run it outside the sandbox, or use the MCP tool",
     "FOREIGN_NAMESPACE": "this process is in another container: use the MCP tool of the agent's own door",
     "VERSION_SKEW": "restart the older program so that both are of the same version",
-    "USAGE": "see --help",
+    "USAGE": "read `tieline COMMAND --help`",
 }
 """Codes that never leave this machine's own doors."""
 

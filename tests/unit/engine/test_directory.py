@@ -1,0 +1,185 @@
+"""Who is there: scopes, aliases, pages, and what a name means."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tieline.config import Scope
+from tieline.engine.directory import (
+    Listing,
+    Place,
+    Root,
+    Run,
+    is_in_scope,
+    listing,
+    opaque,
+    relation,
+    resolve,
+)
+from tieline.errors import Refusal
+from tieline.model.identity import Availability, Descriptor, Peer
+
+HERE = Place("/w/proj", "/w/proj/.git", Scope.MACHINE)
+
+
+def root(instance: str, *, alias: str = "", place: Place = HERE, **more: object) -> Root:
+    """Return a root of the test's place."""
+    facts: dict[str, object] = {
+        "session": "s", "project": "proj", "activity": "idle", "availability": Availability.AVAILABLE,
+        "capabilities": ("message.receive",), **more,
+    }  # fmt: skip
+    return Root(instance=instance, alias=alias or instance, place=place, **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.clause("native-31", "O54")
+@pytest.mark.parametrize(("other", "expected"), [
+    (Place("/w/proj", "", Scope.MACHINE), Scope.WORKSPACE),
+    (Place("/w/proj-evil", "", Scope.MACHINE), Scope.MACHINE),
+    (Place("/w/proj/x", "", Scope.MACHINE), Scope.MACHINE),
+    (Place("/w/linked", "/w/proj/.git", Scope.MACHINE), Scope.REPOSITORY),
+    (Place("/w/clone", "/w/clone/.git", Scope.MACHINE), Scope.MACHINE),
+    (Place("", "", Scope.MACHINE), Scope.MACHINE),
+])  # fmt: skip
+def test_relation_compares_whole_paths(other: Place, expected: Scope) -> None:
+    """Equal workspaces, then equal git directories; a sibling with the same prefix is neither."""
+    assert relation(HERE, other) is expected
+
+
+@pytest.mark.clause("native-31", "native-146")
+@pytest.mark.parametrize("own", list(Scope))
+@pytest.mark.parametrize("other", list(Scope))
+def test_scope_holds_only_when_both_policies_reach(own: Scope, other: Scope) -> None:
+    """Two roots of one repository need `repository` or more on both sides."""
+    one, two = Place("/a", "/g", own), Place("/b", "/g", other)
+    assert is_in_scope(one, two) is (own is not Scope.WORKSPACE and other is not Scope.WORKSPACE)
+    assert not is_in_scope(one, two, Scope.WORKSPACE)
+
+
+@pytest.mark.clause("native-132", "I48", "native-166")
+@given(count=st.integers(0, 130), size=st.integers(1, 60))
+def test_pages_show_everybody_once_in_order(count: int, size: int) -> None:
+    """Pages are bounded; nobody is skipped or repeated while nothing changes."""
+    kids = (Run("r", "kid", "idle", ()),)
+    roots = [root(f"i-{number}", runs=kids if number % 3 == 0 else ()) for number in range(count)]
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = listing(HERE, roots, scope=Scope.MACHINE, query="", cursor=cursor, page_size=size)
+        assert isinstance(page, Listing)
+        assert len(page.peers) <= size
+        seen += [item.peer.id for item in page.peers]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    expected = [Peer(item.instance).id for item in roots] + [
+        Peer(item.instance, "r").id for item in roots if item.runs
+    ]
+    assert seen == sorted(expected)
+
+
+@pytest.mark.clause("native-132")
+def test_cursor_of_another_listing_is_refused() -> None:
+    """A cursor is bound to its scope and query; a forged one is refused."""
+    roots = [root(f"i{number}") for number in range(5)]
+    page = listing(HERE, roots, scope=Scope.MACHINE, query="", cursor=None, page_size=2)
+    assert isinstance(page, Listing)
+    assert page.cursor is not None
+    for scope, query, cursor in [
+        (Scope.MACHINE, "i", page.cursor), (Scope.WORKSPACE, "", page.cursor), (Scope.MACHINE, "", "x"),
+        (Scope.MACHINE, "", ""), (Scope.MACHINE, "", "A" * 3_000), (Scope.MACHINE, "", "W1tbW1tb"), (Scope.MACHINE, "", "\u00e9"),
+    ]:  # fmt: skip
+        refused = listing(HERE, roots, scope=scope, query=query, cursor=cursor, page_size=2)
+        assert isinstance(refused, Refusal)
+        assert refused.code == "INVALID_PARAMS"
+
+
+def test_listing_wider_than_the_policy_is_denied() -> None:
+    """Asking for more than the own policy gives is SCOPE_DENIED."""
+    own = Place("/a", "", Scope.WORKSPACE)
+    refused = listing(own, [], scope=Scope.MACHINE, query="", cursor=None, page_size=5)
+    assert isinstance(refused, Refusal)
+    assert refused.code == "SCOPE_DENIED"
+
+
+@pytest.mark.clause("O56", "S19")
+def test_query_is_plain_text_and_bounded() -> None:
+    """Wildcards mean nothing; a query over 256 characters is refused."""
+    roots = [root("i1", alias="build-agent"), root("i2", alias="other")]
+    found = listing(HERE, roots, scope=Scope.MACHINE, query="BUILD", cursor=None, page_size=9)
+    assert isinstance(found, Listing)
+    assert [item.alias for item in found.peers] == ["build-agent"]
+    for query in ("*", "(a+)+$", "b?ild"):
+        page = listing(HERE, roots, scope=Scope.MACHINE, query=query, cursor=None, page_size=9)
+        assert isinstance(page, Listing)
+        assert page.peers == ()
+    refused = listing(HERE, roots, scope=Scope.MACHINE, query="*?" * 4_000, cursor=None, page_size=9)
+    assert isinstance(refused, Refusal)
+
+
+@pytest.mark.clause("native-30", "I43", "O03", "mutant-22")
+def test_resolve_takes_exact_ids_and_unique_aliases_only() -> None:
+    """A prefix, a number, a path, a star, a trailing space or an empty text never resolves."""
+    roots = [root("i1", alias="reviewer"), root("i2", alias="builder")]
+    found = resolve(HERE, roots, "reviewer")
+    assert isinstance(found, Descriptor)
+    assert found.peer == Peer("i1")
+    exact = resolve(HERE, roots, Peer("i2").id)
+    assert isinstance(exact, Descriptor)
+    assert exact.peer == Peer("i2")
+    for text in (
+        "rev",
+        "reviewer ",
+        "Reviewer",
+        "",
+        "4711",
+        "/w/proj",
+        "*",
+        Peer("i1").id[:20],
+        Peer("i3").id,
+        "x" * 300,
+    ):
+        refused = resolve(HERE, roots, text)
+        assert isinstance(refused, Refusal), text
+        assert refused.code == "UNKNOWN_TARGET"
+
+
+@pytest.mark.clause("native-30", "native-211", "I43")
+def test_resolve_of_a_shared_alias_is_ambiguous_and_exact_id_wins() -> None:
+    """Two bearers of a name: never a pick; an offline one gives way to the one that can be reached."""
+    roots = [root("i1", alias="twin"), root("i2", alias="twin")]
+    refused = resolve(HERE, roots, "twin")
+    assert isinstance(refused, Refusal)
+    assert refused.code == "AMBIGUOUS_TARGET"
+    assert isinstance(resolve(HERE, roots, Peer("i1").id), Descriptor)
+    roots[1] = root("i2", alias="twin", availability=Availability.PRESENCE_ONLY)
+    found = resolve(HERE, roots, "twin")
+    assert isinstance(found, Descriptor)
+    assert found.peer == Peer("i1")
+
+
+@pytest.mark.clause("native-209", "O04", "native-31")
+def test_resolve_outside_of_scope_is_denied() -> None:
+    """A unique name in another project is not reached from workspace scope."""
+    own = Place("/w/a", "", Scope.WORKSPACE)
+    roots = [root("i1", alias="far", place=Place("/w/b", "", Scope.MACHINE))]
+    for target in ("far", Peer("i1").id):
+        refused = resolve(own, roots, target)
+        assert isinstance(refused, Refusal)
+        assert refused.code == "SCOPE_DENIED"
+    refused = resolve(own, roots, "far", Scope.MACHINE)
+    assert isinstance(refused, Refusal)
+    assert refused.code == "SCOPE_DENIED"
+
+
+@pytest.mark.clause("native-36", "native-37", "native-38")
+def test_descriptor_shows_no_path_and_no_endpoint() -> None:
+    """A listing shows opaque ids in place of paths; a run shows what its root told."""
+    roots = [root("i1", runs=(Run("r1", "kid", "editing", ("message.send",)),))]
+    page = listing(HERE, roots, scope=Scope.MACHINE, query="", cursor=None, page_size=9)
+    assert isinstance(page, Listing)
+    shown = repr(page.peers)
+    assert "/w/proj" not in shown
+    kinds = {item.kind: item for item in page.peers}
+    assert kinds["run"].alias == "kid"
+    assert kinds["root"].workspace == kinds["run"].workspace == opaque("/w/proj")
+    assert opaque("") == ""
