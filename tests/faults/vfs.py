@@ -78,6 +78,7 @@ class FaultyVfs(apsw.VFS):
         self.counts: Counter[str] = Counter()
         self.quota_bytes = quota_bytes
         self.is_dead = False
+        self._cut_at = -1
         self._chance = random.Random(seed)
         self._disks: dict[str, _Disk] = {}
         self._faults: dict[tuple[str, int], int] = {}
@@ -104,6 +105,10 @@ class FaultyVfs(apsw.VFS):
             self._sticky[operation] = (number, error)
         else:
             self._faults[(operation, number)] = error
+
+    def cut_power_at(self, number: int) -> None:
+        """Cut the power instead of the `number`-th operation from now, whichever it is; 0 is the next."""
+        self._cut_at = self.counts.total() + number
 
     def heal(self) -> None:
         """Let nothing fail any more."""
@@ -134,6 +139,9 @@ class FaultyVfs(apsw.VFS):
         """Count one operation; return the errno it shall end in, 0 for none."""
         if self.is_dead:
             raise apsw.IOError("the power is off")
+        if self.counts.total() == self._cut_at:
+            self.cut_power()
+            raise apsw.IOError("the power was cut")
         number = self.counts[operation]
         self.counts[operation] += 1
         first, error = self._sticky.get(operation, (number + 1, 0))
