@@ -26,16 +26,30 @@ __all__ = [
 ]
 
 WIRE_CODES: dict[str, str] = {
-    "PEER_OFFLINE": "list the peers again and choose the current one; ask for the status of the old message before sending again",
-    "TARGET_ENDED": "list the peers again and choose the current run; ask for the status of the old message before sending again",
+    "PEER_OFFLINE": (
+        "list the peers again and choose the current one; ask for the status of the old message "
+        "before sending again"
+    ),
+    "TARGET_ENDED": (
+        "list the peers again and choose the current run; ask for the status of the old message "
+        "before sending again"
+    ),
     "UNKNOWN_TARGET": "list the peers and use an exact peer id or alias from the list",
     "AMBIGUOUS_TARGET": "use the exact peer id instead of the alias",
-    "SCOPE_DENIED": "compare the scope of both ends, the workspace and the coordination directory; raise the narrower scope in config.toml and restart",
+    "SCOPE_DENIED": (
+        "compare the scope of both ends, the workspace and the coordination directory; raise the "
+        "narrower scope in config.toml and restart"
+    ),
     "CAPABILITY_DENIED": "choose a peer that has the capability, or leave out the option that needs it",
     "UNSUPPORTED_PROTOCOL": "update the older of the two ends",
-    "QUEUE_FULL": "let the recipient read its mail, then send the same message id again; nothing that was accepted is dropped",
+    "QUEUE_FULL": (
+        "let the recipient read its mail, then send the same message id again; nothing that was "
+        "accepted is dropped"
+    ),
     "MESSAGE_TOO_LARGE": "shorten the text, or write it to a file and send the path",
-    "DELIVERY_UNKNOWN": "ask for the status of this message id, or send the same id again; a new id would be a second message",
+    "DELIVERY_UNKNOWN": (
+        "ask for the status of this message id, or send the same id again; a new id would be a second message"
+    ),
     "CONTROLLER_UNAVAILABLE": "look at the resource's status, and install a controller that is running",
     "RESOURCE_BUSY": "wait for the present holder or reader to finish, then try again",
     "RECOVERY_REQUIRED": "keep the files as they are, run `tieline doctor`, then `tieline recover`",
@@ -45,14 +59,18 @@ WIRE_CODES: dict[str, str] = {
     "FRAME_TOO_LARGE": "send a smaller frame",
     "AUTHENTICATION_FAILED": "restart the end whose presence record is out of date",
     "UNSAFE_ENDPOINT": "make the directory yours with mode 0700, without links in its path",
-    "COMMUNICATION_DISABLED": "set `enabled = true` under [communication] in config.toml at each end and restart",
+    "COMMUNICATION_DISABLED": (
+        "set `enabled = true` under [communication] in config.toml at each end and restart"
+    ),
     "MESSAGE_ID_CONFLICT": "use a new message id for a new text",
     "INVALID_REPLY": "reply to a message received from exactly this peer, with its original id",
     "RATE_LIMITED": "wait a second, then send the same message id again",
     "STALE_POLICY": "read the resource's status and request again under the current epoch",
     "REQUEST_ID_CONFLICT": "use a new request id",
     "RESERVATION_EXPIRED": "request the resource again",
-    "RESOURCE_WAIT_TIMEOUT": "look at the controller and the queue with `tieline resource status`; nothing was started",
+    "RESOURCE_WAIT_TIMEOUT": (
+        "look at the controller and the queue with `tieline resource status`; nothing was started"
+    ),
     "METHOD_NOT_FOUND": "use a method that this end announces",
     "AUTOMATIC_REPLY_LIMIT": "let a person continue this conversation",
     "UNSUPPORTED_PLATFORM": "leave communication off on this platform",
@@ -65,7 +83,9 @@ LOCAL_CODES: dict[str, str] = {
     "UNREAD_MAIL": "read it with `tieline recover`, then repeat with --unread",
     "STILL_ALIVE": "end that agent first",
     "WAIT_TIMEOUT": "wait again, or look at `tieline status`; a timeout is not an answer",
-    "PERMISSION_DENIED": "this process may not reach the file or socket: run it outside the sandbox, or use the MCP tool",
+    "PERMISSION_DENIED": (
+        "this process may not reach the file or socket: run it outside the sandbox, or use the MCP tool"
+    ),
     "FOREIGN_NAMESPACE": "this process is in another container: use the MCP tool of the agent's own door",
     "VERSION_SKEW": "restart the older program so that both are of the same version",
     "USAGE": "read `tieline COMMAND --help`",

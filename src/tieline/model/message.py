@@ -105,7 +105,7 @@ def content_sha256(text: str) -> str:
 
 def digest(envelope: Envelope) -> bytes:
     """Return 32 bytes over every sender-owned field that may not change between attempts."""
-    fields = [
+    fields: list[object] = [
         envelope.sender.run,
         envelope.recipient.id,
         envelope.content,

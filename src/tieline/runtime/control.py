@@ -78,11 +78,14 @@ class ControlLink(asyncio.Protocol):
         self._actor: Actor | None = None
         self._work: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
         self._tokens: set[str] = set()  # previews to be settled by this very process
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Check who it is."""
         self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=0)  # "writable" means: all is with the kernel
         try:
             credentials = peer_credentials(transport.get_extra_info("socket"))
         except OSError:
@@ -118,6 +121,7 @@ class ControlLink(asyncio.Protocol):
         """Abort what this process waited for."""
         self._server.links.discard(self)
         self._transport = self._connection = None
+        self._writable.set()
         if self._timer is not None:
             self._timer.cancel()
         for task in list(self._work):
@@ -186,9 +190,16 @@ class ControlLink(asyncio.Protocol):
 
     async def _is_drained(self) -> bool:
         """Return whether everything written so far is with the kernel."""
-        while self._transport is not None and self._transport.get_write_buffer_size():
-            await asyncio.sleep(0.002)
+        await self._writable.wait()
         return self._transport is not None
+
+    def pause_writing(self) -> None:
+        """The kernel takes no more for now."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The kernel has taken everything."""
+        self._writable.set()
 
     def _refuse(self, request: RequestReceived, error: TielineError) -> None:
         if self._connection is None:

@@ -137,33 +137,35 @@ def who(node: "Node") -> dict[str, Any]:
 
 def checks(node: "Node") -> list[dict[str, Any]]:
     """Return what is well with a root and what is not, each with the next action."""
-    full = node.engine.storage_bytes
-    limit = node.settings.limits.storage_bytes
+    used, limit = node.engine.storage_bytes, node.settings.limits.storage_bytes
+    room = f"{used} of {limit} bytes are used"
     found = [
-        _check("store", not node.driver.is_in_doubt, "the journal accepts mail", "the journal is in doubt after a disk error",
-               "free or repair the disk, then restart this agent; `tieline recover` shows its mail"),
-        _check("room", full < limit * 9 // 10, f"{full} of {limit} bytes are used", f"{full} of {limit} bytes are used",
-               "let agents read their mail, or raise limits.storage_bytes"),
-        _check("endpoint", not node.endpoint.missing(), f"listening at {node.endpoint.path}", "the socket's name is gone",
-               "it is made again within five seconds"),
-        _check("presence", node.is_published, "published", "not published yet", "the host has not told its session"),
-    ]  # fmt: skip
+        _well("store", "the journal accepts mail")
+        if not node.driver.is_in_doubt
+        else _ill(
+            "store",
+            "the journal is in doubt after a disk error",
+            "free or repair the disk, then restart this agent; `tieline recover` shows its mail",
+        ),
+        _well("room", room)
+        if used < limit * 9 // 10
+        else _ill("room", room, "let agents read their mail, or raise limits.storage_bytes"),
+        _well("endpoint", f"listening at {node.endpoint.path}")
+        if not node.endpoint.missing()
+        else _ill("endpoint", "the socket's name is gone", "it is made again within five seconds"),
+        _well("presence", "published")
+        if node.is_published
+        else _ill("presence", "not published yet", "the host has not told its session"),
+    ]
     if node.book.presence_faults:
-        found.append(
-            _check(
-                "directory",
-                False,
-                "",
-                f"{node.book.presence_faults} presence files cannot be read",
-                "see `tieline doctor`",
-            )  # noqa: FBT003
-        )
+        unread = f"{node.book.presence_faults} presence files cannot be read"
+        found.append(_ill("directory", unread, "see `tieline doctor`"))
     return found
 
 
-def _check(name: str, ok: bool, well: str, ill: str, action: str) -> dict[str, Any]:  # noqa: FBT001
-    return (
-        {"name": name, "ok": True, "text": well}
-        if ok
-        else {"name": name, "ok": False, "text": ill, "action": action}
-    )
+def _well(name: str, text: str) -> dict[str, Any]:
+    return {"name": name, "ok": True, "text": text}
+
+
+def _ill(name: str, text: str, action: str) -> dict[str, Any]:
+    return {"name": name, "ok": False, "text": text, "action": action}

@@ -214,7 +214,7 @@ class Neighbours:
         self._store.withdraw()
 
 
-def own_record(  # noqa: PLR0913 - a record is this many facts
+def own_record(
     *,
     session: str,
     place: Place,

@@ -144,7 +144,9 @@ def event(item: Event) -> dict[str, Any]:
 
 _TEXTS = {
     State.PENDING: "Stored here, not yet handed over; it is retried until it expires.",
-    State.UNKNOWN: "Sent, but no answer came: whether it arrived is not known. It is retried under the same id.",
+    State.UNKNOWN: (
+        "Sent, but no answer came: whether it arrived is not known. It is retried under the same id."
+    ),
     State.CONSUMED: "The recipient's model has it in its context. That does not say that the work is done.",
     State.REPLIED: "The recipient replied.",
     State.REJECTED: "Refused; the recipient stored nothing.",

@@ -182,8 +182,8 @@ class Root:
             RecoveryRequired: the store of this root is in doubt; the same `message_id` may be sent later.
         """
         result = await self._call(
-            "local.send", to=to, content=content, topic=topic, replyTo=reply_to, delivery=delivery, thread=thread,
-            messageId=message_id, expiryMs=None if expiry_s is None else int(expiry_s * 1000), waitMs=int(wait_s * 1000),
+            "local.send", to=to, content=content, topic=topic, replyTo=reply_to, delivery=delivery,
+            thread=thread, messageId=message_id, waitMs=_ms(wait_s), expiryMs=None if expiry_s is None else _ms(expiry_s),
         )  # fmt: skip
         return _one(result)
 
@@ -196,9 +196,7 @@ class Root:
             Refused: the question was refused.
             OutcomeUnknown: it expired unread.
         """
-        result = await self._call(
-            "local.ask", to=to, content=content, topic=topic, timeoutMs=int(timeout_s * 1000)
-        )
+        result = await self._call("local.ask", to=to, content=content, topic=topic, timeoutMs=_ms(timeout_s))
         return None if result["reply"] is None else msgspec.convert(result["reply"], Message)
 
     async def reply(self, message_id: str, content: str, *, wait_s: float = 3.0) -> dict[str, Any]:
@@ -207,20 +205,21 @@ class Root:
         Raises:
             Refused: INVALID_REPLY when no received message has this id; else as `send`.
         """
-        result = await self._call(
-            "local.reply", messageId=message_id, content=content, waitMs=int(wait_s * 1000)
-        )
+        result = await self._call("local.reply", messageId=message_id, content=content, waitMs=_ms(wait_s))
         return _one(result)
 
     async def inbox(self, *, wait_s: float = 0.0, consume: bool = False, asks: bool = False) -> list[Message]:
         """Return unread mail, oldest first; `consume` marks it consumed. A preview consumes nothing."""
-        result = await self._call("local.inbox", waitMs=int(wait_s * 1000), consume=consume, asks=asks)
+        result = await self._call("local.inbox", waitMs=_ms(wait_s), consume=consume, asks=asks)
         if result["token"] is not None:
             await self._call("host.taken", token=result["token"])
         return [msgspec.convert(item, Message) for item in result["messages"]]
 
     async def last(self, to: str, *, entry: str | None = None, offset: int = 0) -> dict[str, Any]:
-        """Return a page of the peer's last finished answer, without waking it; `entry` None: no answer yet."""
+        """Return a page of the peer's last finished answer, without waking it.
+
+        Its `entry` is None where there is no answer yet.
+        """
         return await self._call("local.last", to=to, entry=entry, offset=offset)
 
     async def status(self, message_id: str) -> dict[str, Any]:
@@ -251,3 +250,7 @@ def _one(result: dict[str, Any]) -> dict[str, Any]:
         raise Refused(errors[0]["code"], errors[0]["text"], is_retryable=errors[0]["retryable"])
     receipt: dict[str, Any] = result["receipts"][0]
     return receipt
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)

@@ -78,7 +78,9 @@ async def list_peers(node: "Node", actor: Actor, asked: ListPeers, _call: str | 
         raise Refused.of(page)
     result: dict[str, Any] = {
         "self": node.book.describe_self(actor.peer),
-        "peers": [render.descriptor(item, age_ms=node.book.age_ms(item.peer.instance)) for item in page.peers],
+        "peers": [
+            render.descriptor(item, age_ms=node.book.age_ms(item.peer.instance)) for item in page.peers
+        ],
     }
     if page.cursor is not None:
         result["cursor"] = page.cursor

@@ -86,7 +86,8 @@ def test_cursor_of_another_listing_is_refused() -> None:
     assert page.cursor is not None
     for scope, query, cursor in [
         (Scope.MACHINE, "i", page.cursor), (Scope.WORKSPACE, "", page.cursor), (Scope.MACHINE, "", "x"),
-        (Scope.MACHINE, "", ""), (Scope.MACHINE, "", "A" * 3_000), (Scope.MACHINE, "", "W1tbW1tb"), (Scope.MACHINE, "", "\u00e9"),
+        (Scope.MACHINE, "", ""), (Scope.MACHINE, "", "A" * 3_000), (Scope.MACHINE, "", "W1tbW1tb"),
+        (Scope.MACHINE, "", "\u00e9"),
     ]:  # fmt: skip
         refused = listing(HERE, roots, scope=scope, query=query, cursor=cursor, page_size=2)
         assert isinstance(refused, Refusal)
