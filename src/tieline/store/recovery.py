@@ -408,7 +408,7 @@ def _remove(home: str, instance: str) -> None:
     """Take the directory out of the way by one rename, then remove it; interrupted, the rest comes later."""
     path = directory_path(home, instance)
     try:
-        os.rename(path, path + FORGOTTEN_SUFFIX)  # noqa: PTH104 - the path is text
+        os.rename(path, path + FORGOTTEN_SUFFIX)
         _remove_forgotten(Path(path + FORGOTTEN_SUFFIX))
     except OSError as error:
         raise RecoveryRequired(f"{path} cannot be removed: {error}") from error
@@ -422,6 +422,6 @@ def _finish_removals(home: str) -> None:
 def _remove_forgotten(path: Path) -> None:
     """Remove the files of a directory that holds no directories, then itself."""
     with open_directory(str(path), create=False) as directory:
-        for name in os.listdir(directory.fd):  # noqa: PTH208 - pathlib knows no directory descriptors
+        for name in os.listdir(directory.fd):
             os.unlink(name, dir_fd=directory.fd)
     path.rmdir()

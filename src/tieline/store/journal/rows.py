@@ -73,8 +73,9 @@ def bound(row: Row, position: int) -> Bound:
         case MoveRow():
             table = "move"
             columns = (
-                position, row.cursor, row.message, row.state.value, row.at_ms, row.accepted_ms, row.consumed_ms,
-                row.replied_ms, row.outcome, None if row.durability is None else row.durability.value,
+                position, row.cursor, row.message, row.state.value, row.at_ms, row.accepted_ms,
+                row.consumed_ms, row.replied_ms, row.outcome,
+                None if row.durability is None else row.durability.value,
                 int(row.is_retryable), row.note, row.token, row.exposure_count, row.recipient_cursor,
             )  # fmt: skip
         case ContextRow():
@@ -146,11 +147,12 @@ def remove_pruned(connection: apsw.Connection, row: PruneRow, position: int) -> 
         (row.moves_through,),
     )
     connection.execute(
-        "DELETE FROM run WHERE position < ?1 AND position NOT IN (SELECT max(position) FROM run GROUP BY run)",
+        "DELETE FROM run WHERE position < ? AND position NOT IN (SELECT max(position) FROM run GROUP BY run)",
         (position,),
     )
     connection.execute(
-        "DELETE FROM mute WHERE position < ?1 AND position NOT IN (SELECT max(position) FROM mute GROUP BY peer)",
+        "DELETE FROM mute WHERE position < ? AND position NOT IN "
+        "(SELECT max(position) FROM mute GROUP BY peer)",
         (position,),
     )
     connection.execute("DELETE FROM prune WHERE position < ?", (position,))

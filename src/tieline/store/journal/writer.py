@@ -10,7 +10,8 @@ Rule 3: a group that was full or in doubt takes everything along that was submit
 was told: those rows were decided on top of what is not stored. What is submitted in `done` or
 later stands on its own again.
 Rule 4: the thread alone touches the journal while it runs, through `call` for whatever else there is.
-Rule 5: the log is copied in pauses of 50 ms, or between groups when it is large; never within one.
+Rule 5: the log is copied in pauses of 50 ms once it is worth it, or between groups when it is large;
+never within one.
 
 Source: reference/substrate.md 5; reference/reliability.md I2, F4, F5; engine/contract.py rule 4.
 """
@@ -241,7 +242,7 @@ class Writer(_Grouping):
         seconds: float | None = None
         if waiting and self._lazy_deadline is not None:
             seconds = max(0.0, self._lazy_deadline - time.monotonic())
-        if self.journal.has_log:
+        if self.journal.is_pause_useful:
             seconds = IDLE_MS / 1000 if seconds is None else min(seconds, IDLE_MS / 1000)
         try:
             return self._queue.get(timeout=seconds)
@@ -273,11 +274,11 @@ class Writer(_Grouping):
             waiting.clear()
             self._lazy_deadline = None
             self._commit_group(group)
-        elif self.journal.has_log:
+        elif self.journal.is_pause_useful:
             self._copy_log()
 
     def _copy_large_log(self) -> None:
-        if self.journal.is_checkpoint_due and self.journal.has_log:
+        if self.journal.is_checkpoint_due:
             self._copy_log()
 
     def _copy_log(self) -> None:

@@ -208,7 +208,7 @@ def test_close_leaves_everything_in_one_file(opener: Opener, place: Path) -> Non
 def test_commit_with_any_operation_failing_is_in_doubt_and_poisons(
     place: Path, operation: str, private_home: Path
 ) -> None:
-    """An I/O error at the n-th operation, for every n, never says "not stored" and never goes on."""
+    """An I/O error at the n-th sync or write (every second one) never says "not stored" and never goes on."""
     number = 0
     while True:
         shutil.rmtree(place, ignore_errors=True)
@@ -218,7 +218,7 @@ def test_commit_with_any_operation_failing_is_in_doubt_and_poisons(
         journal.commit(acknowledged, admits=True, reserve_bytes=2_048)
         layer.fail(operation, number, errno.EIO)
         is_failed = False
-        for cursor in range(2, 9):
+        for cursor in range(2, 7):
             try:
                 journal.commit([message(cursor, size=3_000)], admits=True, reserve_bytes=2_048)
                 if cursor % 3 == 0:
@@ -246,11 +246,11 @@ def test_commit_with_any_operation_failing_is_in_doubt_and_poisons(
         if not is_failed:
             assert number > 5
             return
-        number += 1
+        number += 1 if operation == "sync" else 2
 
 
 @pytest.mark.clause("K2", "K4", "I1", "I50")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_power_cut_at_any_operation_of_a_reopening_loses_nothing(
     place: Path, private_home: Path, seed: int
 ) -> None:
@@ -520,14 +520,17 @@ def test_log_in_steady_state_is_overwritten_not_grown(opener: Opener, place: Pat
 
 
 def test_checkpoint_is_due_when_the_log_is_large(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is copied at a size, not after each group; a pause finds something to copy before."""
+    """The log is copied at a size, not after each group and not in each pause."""
     monkeypatch.setattr(module, "CHECKPOINT_BYTES", 100_000)
     journal = opener()
     journal.commit([message(1)], admits=True)
-    assert journal.has_log
+    assert not journal.is_pause_useful
     assert not journal.is_checkpoint_due
-    journal.commit([message(cursor, size=2_000) for cursor in range(2, 60)], admits=True)
+    journal.commit([message(cursor, size=2_000) for cursor in range(2, 45)], admits=True)
     assert journal.is_checkpoint_due
+    assert not journal.is_pause_useful
+    journal.commit([message(cursor, size=8_000) for cursor in range(45, 90)], admits=True)
+    assert journal.is_pause_useful
     journal.checkpoint()
-    assert not journal.has_log
+    assert not journal.is_pause_useful
     assert not journal.is_checkpoint_due

@@ -95,7 +95,8 @@ def test_prune_removes_what_it_names_and_keeps_last_moves(connection: apsw.Conne
     rows = [
         message(1), move(2, 1, note="prepared"), move(3, 1),
         message(4), move(5, 4, note="prepared"), move(6, 4, note="released"), move(7, 4),
-        RunRow("r", "a", (), True, 1), RunRow("r", "a", (), False, 2), MuteRow("p", True), MuteRow("p", False),
+        RunRow("r", "a", (), True, 1), RunRow("r", "a", (), False, 2),
+        MuteRow("p", True), MuteRow("p", False),
     ]  # fmt: skip
     store(connection, rows)
     prune = PruneRow((1,), 6, 5)

@@ -1,0 +1,388 @@
+"""What an ended instance left: shown unchanged, removed only when nothing is lost."""
+
+import hashlib
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.faults.rows import AT_MS, message, move
+from tieline.engine.contract import Box, ContextRow, Row
+from tieline.errors import RecoveryRequired, Refused, TielineError, UsageError
+from tieline.model.receipt import Durability, State
+from tieline.store import recovery
+from tieline.store.journal.journal import Journal
+from tieline.store.recovery import ended, forget, housekeep, recover
+
+INSTANCE = "ended-1"
+SESSION = "saved-session"
+RETENTION_MS = 86_400_000
+LATER_MS = AT_MS + 600_000 + RETENTION_MS + 1_000
+Maker = Callable[..., Path]
+
+LEFT: list[Row] = [
+    message(1),  # unread
+    message(2), move(3, 2),  # read
+    message(4), move(5, 4, State.ACCEPTED, "prepared"),  # shown, without evidence
+    message(6), move(7, 6, State.ACCEPTED, "prepared"), move(8, 6, State.ACCEPTED, "released"),
+    message(9), replace(move(10, 9, State.EXPIRED), outcome="EXPIRED"),
+    message(11), move(12, 11, State.REPLIED),
+    message(13), move(14, 13, State.ACCEPTED, "prepared"), ContextRow(15, 13, "record", "token", AT_MS),
+    message(20, box=Box.OUT),
+    message(21, box=Box.OUT), move(22, 21, State.UNKNOWN),
+    message(23, box=Box.OUT), replace(move(24, 23, State.ACCEPTED), durability=Durability.UNSTATED),
+    message(25, box=Box.OUT), replace(move(26, 25, State.REJECTED), outcome="QUEUE_FULL"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def home(private_home: Path) -> Path:
+    """Return TIELINE_HOME."""
+    return private_home
+
+
+@pytest.fixture
+def make(home: Path) -> Maker:
+    """Return a function that leaves an instance's directory, closed or as after a kill."""
+
+    def making(rows: list[Row], instance: str = INSTANCE, *, is_killed: bool = False) -> Path:
+        place = home / "peer-messages" / instance
+        journal = Journal.open(str(place), instance, SESSION, created_ms=AT_MS)
+        for row in rows:
+            journal.commit([row], admits=False)
+        if not is_killed:
+            journal.close()
+            return place
+        copy = home / "copy"
+        shutil.copytree(place, copy)
+        journal.close()
+        shutil.rmtree(place)
+        copy.rename(place)
+        return place
+
+    return making
+
+
+def hashes(place: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(place.iterdir())}
+
+
+# ---------------------------------------------------------------- recover
+
+
+@pytest.mark.clause("native-184", "native-185", "native-3.6.7", "I6")
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_recover_shows_unread_mail_with_original_ids_and_changes_nothing(
+    home: Path, make: Maker, is_killed: bool
+) -> None:
+    """Accepted and expired-unconsumed mail is shown, again and again, and not one byte moves."""
+    place = make(LEFT, is_killed=is_killed)
+    before = hashes(place)
+    first = recover(str(home), INSTANCE)
+    assert recover(str(home), INSTANCE) == first
+    assert hashes(place) == before
+    assert [(unread.cursor, unread.is_expired, unread.is_exposed) for unread in first.unread] == [
+        (1, False, False),
+        (4, False, True),
+        (6, False, False),
+        (9, True, False),
+    ]
+    assert first.unread[0].envelope == message(1).envelope
+    assert first.unread[0].receipt.state is State.ACCEPTED
+    assert first.unread[0].receipt.accepted_ms == AT_MS + 1
+    assert first.unread[3].receipt.outcome == "EXPIRED"
+    assert (first.message_count, first.identity.session_id) == (11, SESSION)
+
+
+@pytest.mark.clause("I4")
+def test_recover_shows_unsettled_sends(home: Path, make: Maker) -> None:
+    """What the ended instance sent and never settled is named; the rest has its last receipt."""
+    make(LEFT)
+    recovered = recover(str(home), INSTANCE)
+    assert [send.cursor for send in recovered.unsettled] == [20, 21]
+    assert [(send.cursor, send.receipt.state) for send in recovered.sends] == [
+        (20, State.PENDING),
+        (21, State.UNKNOWN),
+        (23, State.ACCEPTED),
+        (25, State.REJECTED),
+    ]
+    assert recovered.sends[2].receipt.durability is Durability.UNSTATED
+
+
+def test_recover_with_the_time_flags_what_ran_out(home: Path, make: Maker) -> None:
+    """Mail whose life ended with nobody to mark it is flagged by the clock."""
+    make([message(1)])
+    assert not recover(str(home), INSTANCE, now_ms=AT_MS).unread[0].is_expired
+    assert recover(str(home), INSTANCE, now_ms=LATER_MS).unread[0].is_expired
+
+
+@pytest.mark.clause("native-183")
+def test_recover_validates_the_saved_session(home: Path, make: Maker) -> None:
+    """A session that the instance did not serve gets nothing."""
+    make([message(1)])
+    assert recover(str(home), INSTANCE, session=SESSION).unread
+    with pytest.raises(Refused) as refused:
+        recover(str(home), INSTANCE, session="another")
+    assert refused.value.code == "SCOPE_DENIED"
+
+
+@pytest.mark.clause("native-182", "I6")
+def test_recover_of_a_living_instance_is_refused(home: Path) -> None:
+    """As long as the lock is held the instance lives, and its mail is its own."""
+    journal = Journal.open(str(home / "peer-messages" / INSTANCE), INSTANCE, SESSION)
+    for act in (lambda: recover(str(home), INSTANCE), lambda: forget(str(home), INSTANCE, with_unread=True)):
+        with pytest.raises(Refused) as refused:
+            act()
+        assert refused.value.code == "STILL_ALIVE"
+    assert ended(str(home)) == []
+    assert housekeep(str(home), 0, LATER_MS) == []
+    journal.close()
+    assert [one.instance for one in ended(str(home))] == [INSTANCE]
+
+
+def test_recover_of_an_unknown_instance_is_refused(home: Path) -> None:
+    """A name that left nothing, and one that is no instance id, are told apart."""
+    with pytest.raises(Refused) as refused:
+        recover(str(home), "nobody")
+    assert refused.value.code == "UNKNOWN_TARGET"
+    for name in ("../x", "", "a.b", "a/b"):
+        with pytest.raises(UsageError):
+            recover(str(home), name)
+    assert ended(str(home)) == []
+
+
+@pytest.mark.clause("S2", "I50")
+def test_recover_leaves_no_copy_behind(
+    home: Path, make: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The private copy is 0700, and gone afterwards, also when reading failed."""
+    place = make(LEFT)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    modes: list[int] = []
+    reading = recovery._rows_of_copy
+
+    def look(path: str, *rest: object) -> object:
+        modes.append(Path(path).parent.stat().st_mode & 0o777)
+        modes.extend(copy.stat().st_mode & 0o777 for copy in Path(path).parent.iterdir())
+        return reading(path, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recovery, "_rows_of_copy", look)
+    recover(str(home), INSTANCE)
+    (place / "messages.db").write_bytes(b"damaged")
+    with pytest.raises(RecoveryRequired):
+        recover(str(home), INSTANCE)
+    assert modes == [0o700, 0o600, 0o600] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.clause("I50")
+def test_recover_of_files_that_change_meanwhile_is_refused(
+    home: Path, make: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the originals are not what they were before, nothing is shown."""
+    place = make(LEFT)
+    reading = recovery._rows_of_copy
+
+    def change(*arguments: object) -> object:
+        with (place / "messages.db").open("ab") as stream:
+            stream.write(b"x")
+        return reading(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recovery, "_rows_of_copy", change)
+    with pytest.raises(RecoveryRequired, match="changed"):
+        recover(str(home), INSTANCE)
+
+
+# ---------------------------------------------------------------- damage
+
+
+@pytest.mark.clause("native-180", "native-181", "K17", "O46")
+@pytest.mark.parametrize("name", ["messages.db", "messages.db-wal", "identity.json", "witness", "lock"])
+@pytest.mark.parametrize("act", ["remove", "empty", "link", "open"])
+def test_recover_with_a_file_missing_or_unsafe_is_refused_and_keeps_the_rest(
+    home: Path, make: Maker, name: str, act: str
+) -> None:
+    """No missing, emptied, linked or open file is taken for an empty inbox."""
+    place = make(LEFT, is_killed=True)
+    path = place / name
+    if act == "remove":
+        path.unlink()
+    elif act == "empty":
+        path.write_bytes(b"")
+    elif act == "link":
+        path.rename(home / "elsewhere")
+        path.symlink_to(home / "elsewhere")
+    else:
+        path.chmod(0o644)
+    before = hashes(place)
+    is_harmless = (name, act) in {("lock", "empty"), ("lock", "open"), ("witness", "empty")}
+    if is_harmless:
+        assert len(recover(str(home), INSTANCE).unread) == 4
+    else:
+        with pytest.raises(TielineError):
+            recover(str(home), INSTANCE)
+        assert ended(str(home))[0].damage
+        with pytest.raises(TielineError):
+            forget(str(home), INSTANCE, with_unread=True)
+        assert housekeep(str(home), 0, 10 * LATER_MS) == []
+    assert hashes(place) == before
+
+
+@pytest.mark.clause("K17", "I38")
+def test_recover_of_an_older_copy_is_refused(home: Path, make: Maker) -> None:
+    """A database put back from an earlier moment is noticed."""
+    older = make([message(1)])
+    shutil.move(older, home / "older")
+    place = make([message(1), message(2)])
+    shutil.copy(home / "older" / "messages.db", place / "messages.db")
+    with pytest.raises(RecoveryRequired, match="row 2"):
+        recover(str(home), INSTANCE)
+
+
+@pytest.mark.clause("K17")
+def test_recover_of_anothers_database_is_refused(home: Path, make: Maker) -> None:
+    """A database swapped in from another instance is never shown as this one's."""
+    place = make([message(1)])
+    other = make([message(1)], "other-2")
+    shutil.copy(other / "messages.db", place / "messages.db")
+    with pytest.raises(RecoveryRequired, match="other-2"):
+        recover(str(home), INSTANCE)
+
+
+@pytest.mark.clause("K17", "I50")
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_recover_after_any_flip_or_cut_tells_damage_or_the_truth(
+    home: Path, make: Maker, is_killed: bool
+) -> None:
+    """Random and header bit flips, and truncations, of every file: damage is told, or nothing is lost."""
+    place = make(LEFT, is_killed=is_killed)
+    golden = {path.name: path.read_bytes() for path in place.iterdir()}
+    truth = recover(str(home), INSTANCE)
+    chance = random.Random(7)
+    told = 0
+    for name in ("messages.db", "messages.db-wal", "witness", "identity.json"):
+        content = golden[name]
+        bits = {*range(0, min(len(content), 100) * 8, 5)}
+        bits |= {chance.randrange(len(content) * 8) for _ in range(120 if content else 0)}
+        changed = [(bit, _flipped(content, bit)) for bit in sorted(bits)]
+        changed += [
+            (-length, content[:length]) for length in range(0, len(content), max(1, len(content) // 30))
+        ]
+        for what, damaged in changed:
+            (place / name).write_bytes(damaged)
+            try:
+                seen = recover(str(home), INSTANCE)
+            except (RecoveryRequired, Refused):
+                told += 1
+            else:
+                assert (seen.unread, seen.sends) == (truth.unread, truth.sends), (name, what)
+            assert (place / name).read_bytes() == damaged
+        (place / name).write_bytes(content)
+    assert told > 100
+    assert recover(str(home), INSTANCE) == truth
+
+
+def _flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+# ---------------------------------------------------------------- lists and removal
+
+
+def test_ended_counts_what_is_left(home: Path, make: Maker) -> None:
+    """The list says whose mail is unread and whose sends are unsettled."""
+    make(LEFT)
+    make([], "empty-2")
+    first, second = ended(str(home))
+    assert (first.instance, first.session, first.unread_count, first.unsettled_count) == (
+        "empty-2",
+        SESSION,
+        0,
+        0,
+    )
+    assert (second.instance, second.unread_count, second.unsettled_count, second.message_count) == (
+        INSTANCE,
+        4,
+        2,
+        11,
+    )
+    assert second.damage == ""
+
+
+@pytest.mark.clause("native-3.6.18", "I7")
+@pytest.mark.parametrize(
+    "row", [message(1), message(1, box=Box.OUT)], ids=["unread mail", "an unsettled send"]
+)
+def test_forget_refuses_what_is_unread_unless_told(home: Path, make: Maker, row: Row) -> None:
+    """Mail that nobody read goes only when somebody says so."""
+    place = make([row])
+    with pytest.raises(Refused) as refused:
+        forget(str(home), INSTANCE, with_unread=False)
+    assert refused.value.code == "UNREAD_MAIL"
+    assert recover(str(home), INSTANCE).message_count == 1
+    forget(str(home), INSTANCE, with_unread=True)
+    assert not place.exists()
+
+
+def test_forget_removes_an_instance_whose_mail_was_read(home: Path, make: Maker) -> None:
+    """Finished records need no second word."""
+    place = make([message(1), move(2, 1)])
+    forget(str(home), INSTANCE, with_unread=False)
+    assert not place.exists()
+    assert ended(str(home)) == []
+
+
+@pytest.mark.clause("native-3.6.18")
+def test_housekeeping_removes_only_what_is_final_and_past_retention(home: Path, make: Maker) -> None:
+    """Retention is counted from the moment at which the last record could still change."""
+    make([message(1), move(2, 1)], "read-1")
+    make([message(1)], "unread-1")
+    make([], "empty-1")
+    damaged = make([message(1), move(2, 1)], "damaged-1")
+    (damaged / "messages.db").write_bytes(b"x")
+    assert housekeep(str(home), RETENTION_MS, AT_MS + RETENTION_MS) == []
+    assert housekeep(str(home), RETENTION_MS, AT_MS + RETENTION_MS + 1_000) == ["empty-1", "read-1"]
+    assert housekeep(str(home), RETENTION_MS, LATER_MS) == ["unread-1"]
+    assert damaged.exists()
+
+
+@pytest.mark.clause("K1")
+def test_housekeeping_finishes_an_interrupted_removal(
+    home: Path, make: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A removal that died half-way is never seen as a damaged instance, and is ended later."""
+    make([message(1), move(2, 1)])
+
+    def die(path: Path) -> None:
+        (path / "messages.db").unlink()
+        raise OSError("died")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recovery, "_remove_forgotten", die)
+        with pytest.raises(RecoveryRequired):
+            forget(str(home), INSTANCE, with_unread=False)
+    assert ended(str(home)) == []
+    housekeep(str(home), RETENTION_MS, AT_MS)
+    assert os.listdir(home / "peer-messages") == []
+
+
+def test_housekeeping_removes_what_was_never_finished(home: Path, make: Maker) -> None:
+    """A directory whose making was interrupted goes; one that lost its identity and has mail stays."""
+    place = make([])
+    (place / "identity.json").unlink()
+    (place / "witness").unlink()
+    (place / "messages.db").write_bytes(b"")
+    with_mail = make([message(1)], "mail-1")
+    (with_mail / "identity.json").unlink()
+    made_ms = place.stat().st_mtime_ns // 1_000_000
+    assert housekeep(str(home), RETENTION_MS, made_ms) == []
+    assert housekeep(str(home), RETENTION_MS, made_ms + RETENTION_MS + 1) == [INSTANCE]
+    assert with_mail.exists()
