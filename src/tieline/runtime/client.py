@@ -122,9 +122,6 @@ class Client:
             if not self._is_opened:
                 self._open(link, deadline)
             answer = self._answer(link, self._last_id, deadline)
-        except Refused:
-            self.close()
-            raise
         except TimeoutError:
             self.close()
             self._lost(method, message_id, "WAIT_TIMEOUT", f"no answer within {timeout_s:g} s")
@@ -135,6 +132,7 @@ class Client:
             self.close()
             self._lost(method, message_id, "VERSION_SKEW", str(error))
         except BaseException:
+            # After a refused hello the far end hangs up; after anything else the stream is in doubt.
             self.close()
             raise
         return _result(answer, message_id)
@@ -180,8 +178,11 @@ class Client:
         while True:
             frame = self._frame(link, deadline)
             # An answer with the id null is the root's word that it could not read us at all.
-            if "method" not in frame and frame.get("id") in (request_id, None):
-                return frame
+            if "method" in frame or frame.get("id") not in (request_id, None):
+                continue
+            if not isinstance(frame.get("result"), dict) and not isinstance(frame.get("error"), dict):
+                raise ProtocolError("INVALID_RPC", "the root's answer has neither a result nor an error")
+            return frame
 
     def _frame(self, link: _socket.socket, deadline: float) -> dict[str, Any]:
         searched_bytes = 0
@@ -250,8 +251,7 @@ def _result(answer: dict[str, Any], message_id: str) -> dict[str, Any]:
     if isinstance(result, dict):
         return result
     error = answer.get("error")
-    if not isinstance(error, dict):
-        raise ProtocolError("INVALID_RPC", "the root's answer has neither a result nor an error")
+    assert isinstance(error, dict), "an answer without a result has an error"
     data = error.get("data")
     details = data if isinstance(data, dict) else {}
     code = details.get("code")
