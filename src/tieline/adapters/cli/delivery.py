@@ -1,0 +1,218 @@
+"""What sending, asking and replying share: the request, the receipts in true words, the exit code.
+
+Rule 1: a message id is chosen before the first byte is sent, so that an outcome that is not known can
+be asked for by name.
+Rule 2: the words say what the recipient durably stated, and no more; what is not known is said to be so.
+Rule 3: several recipients are several messages: one id, one receipt and one line each.
+
+Source: DESIGN.md 1 (states), 4; reference/native.md 1J, 2.8; reference/open-bugs.md O03.
+"""
+
+import os
+from argparse import Namespace
+from time import monotonic
+from typing import Any, Final
+
+from tieline.adapters.cli.door import run_of
+from tieline.adapters.cli.main import exit_code
+from tieline.adapters.cli.output import clock, flush, line, note, paint, write, write_json
+from tieline.errors import OutcomeUnknown, Refused, TielineError, UsageError, next_action
+from tieline.runtime.client import Client, error_of
+
+__all__ = ["Outcome", "deliver", "fields", "new_id", "report", "words"]
+
+ATTACHMENT_BYTES_MAX: Final = 1_048_576
+SLACK_S: Final = 10.0
+SETTLED: Final = frozenset({"accepted", "consumed", "replied"})
+_MEDIA_TYPES: Final = {
+    ".md": "text/markdown",
+    ".json": "application/json",
+    ".diff": "text/x-diff",
+    ".patch": "text/x-diff",
+    ".html": "text/html",
+    ".csv": "text/csv",
+}
+_WORDS: Final = {
+    "pending": "stored here and not yet handed over; the root retries until it expires",
+    "unknown": "sent, but no answer came: it may have arrived",
+    "consumed": "read at the recipient; that does not say that the work is done",
+    "replied": "the recipient replied",
+    "rejected": "refused; the recipient stored nothing",
+    "expired": "expired before it was read",
+}
+_DURABLE: Final = {
+    "synced": "accepted: the recipient has it on stable storage; not read yet",
+    "volatile": "accepted: the recipient holds it in memory only; not read yet",
+}
+
+
+class Outcome:
+    """What came of all recipients: receipts, and errors in the doors' shape."""
+
+    def __init__(self) -> None:
+        self.receipts: list[dict[str, Any]] = []
+        self.errors: list[dict[str, Any]] = []
+
+    def add(self, answer: dict[str, Any]) -> None:
+        """Take the receipts and errors of one answer."""
+        self.receipts += [item for item in answer.get("receipts", []) if isinstance(item, dict)]
+        self.errors += [item for item in answer.get("errors", []) if isinstance(item, dict)]
+
+    def add_error(self, to: str, error: TielineError) -> None:
+        """Take what was raised for one recipient."""
+        shape: dict[str, Any] = {"to": to, "code": error.code, "text": str(error), "action": error.action}
+        shape["retryable"] = bool(getattr(error, "is_retryable", False))
+        if isinstance(error, OutcomeUnknown) and error.message_id:
+            shape["messageId"] = error.message_id
+        self.errors.append(shape)
+
+    @property
+    def exit_code(self) -> int:
+        """Return the gravest of all: 5, then 3, then 1, then any other that is not 0."""
+        codes = {exit_code(str(error.get("code"))) for error in self.errors}
+        codes |= {
+            0 if str(receipt.get("state")) in SETTLED else _exit_of(receipt) for receipt in self.receipts
+        }
+        return next((code for code in (5, 3, 1, 4, 2, 124) if code in codes), 0)
+
+
+def _exit_of(receipt: dict[str, Any]) -> int:
+    return 1 if receipt.get("state") in ("rejected", "expired") else 3
+
+
+def new_id() -> str:
+    """Return a fresh message id."""
+    return "cli-" + os.urandom(16).hex()
+
+
+def words(receipt: dict[str, Any]) -> str:
+    """Return one true sentence, without a full stop, about a receipt."""
+    state = str(receipt.get("state"))
+    if receipt.get("outcome") == "TARGET_ENDED" and state == "accepted":
+        return "stored by the recipient, but that run ended before it read it"
+    if state == "accepted":
+        default = "accepted: the recipient says that it has it, not how durably; not read yet"
+        return _DURABLE.get(str(receipt.get("durability")), default)
+    text = _WORDS.get(state, "in a state that this version does not know")
+    outcome = receipt.get("outcome")
+    return f"{text} ({line(outcome, 64)})" if outcome else text
+
+
+def fields(options: Namespace, content: str) -> dict[str, Any]:
+    """Return the members of a request that the message options ask for.
+
+    Raises:
+        UsageError, Refused: an attachment cannot be taken.
+    """
+    params: dict[str, Any] = {"content": content, **run_of(options)}
+    named = {
+        "topic": options.topic,
+        "delivery": options.delivery,
+        "thread": options.thread,
+        "expiryMs": options.expires,
+        "replyTo": getattr(options, "reply_to", None),
+        "messageId": getattr(options, "id", None),
+    }
+    params.update({name: value for name, value in named.items() if value is not None})
+    if options.replace:
+        params["replace"] = True
+    if options.attach:
+        params["attachments"] = [_attachment(path) for path in options.attach]
+    return params
+
+
+def _attachment(path: str) -> dict[str, str]:
+    from pathlib import Path
+
+    file_path = Path(path)
+    with file_path.open("rb") as file:
+        data = file.read(ATTACHMENT_BYTES_MAX + 1)
+    if len(data) > ATTACHMENT_BYTES_MAX:
+        raise Refused("MESSAGE_TOO_LARGE", f"{path} holds more than {ATTACHMENT_BYTES_MAX} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8 text; send its path instead") from None
+    media_type = _MEDIA_TYPES.get(file_path.suffix.lower(), "text/plain")
+    return {"name": file_path.name, "text": text, "mediaType": media_type}
+
+
+def deliver(client: Client, recipients: list[str], params: dict[str, Any], wait_s: float) -> Outcome:
+    """Send to every recipient, and wait until each has spoken or the time is over.
+
+    Each recipient's message is stored before the first is waited for; the same id then asks how it stands.
+    An outcome that is not known is kept as that recipient's error; the others go on.
+    """
+    if len(recipients) > 1 and "messageId" in params:
+        raise UsageError("--id names one message; with it, name one recipient")
+    outcome = Outcome()
+    deadline = monotonic() + wait_s
+    requests = [{"messageId": new_id(), **params, "to": to} for to in recipients]
+    waiting = list(requests)
+    if len(requests) > 1:
+        waiting = [one for one in requests if not _attempt(client, one, 0.0, outcome, is_last=False)]
+    for request in waiting:
+        _attempt(client, request, max(deadline - monotonic(), 0.0), outcome, is_last=True)
+    return outcome
+
+
+def _attempt(
+    client: Client, request: dict[str, Any], wait_s: float, outcome: Outcome, *, is_last: bool
+) -> bool:
+    """Ask once; return whether that recipient is settled and was noted in `outcome`."""
+    try:
+        answer = client.call("local.send", {**request, "waitMs": round(wait_s * 1_000)}, wait_s + SLACK_S)
+    except TielineError as error:
+        outcome.add_error(str(request["to"]), error)
+        return True
+    receipts = answer.get("receipts") or [{}]
+    if not is_last and not answer.get("errors") and receipts[0].get("state") not in SETTLED:
+        return False
+    outcome.add(answer)
+    return True
+
+
+def report(command: str, outcome: Outcome, options: Namespace, more: dict[str, Any]) -> int:
+    """Print receipts to stdout and errors to stderr; return the exit code.
+
+    Raises:
+        TielineError: nothing was sent and there is one reason: it is told as the command's own.
+    """
+    if not outcome.receipts and len(outcome.errors) == 1:
+        error = outcome.errors[0]
+        raise error_of(
+            str(error.get("code", "")),
+            f"{error.get('to')}: {error.get('text')}",
+            is_retryable=error.get("retryable") is True,
+            message_id=str(error.get("messageId", "")),
+        )
+    if options.json:
+        body = {"receipts": outcome.receipts, "errors": outcome.errors, "exitCode": outcome.exit_code}
+        write_json(command, {**body, **more})
+    else:
+        for receipt in outcome.receipts:
+            _show(receipt)
+    flush()
+    for error in outcome.errors:
+        note(f"{line(error.get('to'), 64)}: {line(error.get('code'), 64)}: {line(error.get('text'), 400)}")
+        if error.get("messageId"):
+            note(f"  id {line(error['messageId'], 256)}")
+        note(f"  next: {line(error.get('action') or next_action(str(error.get('code'))), 400)}")
+    return outcome.exit_code
+
+
+def _show(receipt: dict[str, Any]) -> None:
+    target = receipt.get("target")
+    name = target.get("alias") if isinstance(target, dict) else ""
+    peer = target.get("peerId") if isinstance(target, dict) else receipt.get("to")
+    state = str(receipt.get("state"))
+    style = "good" if state in SETTLED else "warn"
+    expiry = f"  expires {clock(receipt['expiresAt'])}" if receipt.get("expiresAt") else ""
+    message_id = line(receipt.get("messageId"), 256)
+    who = f":{line(name or '?', 64)}  {line(peer, 64)}"
+    write(f"{paint(line(state, 16), style)}  {who}  id {message_id}{expiry}")
+    write(f"  {words(receipt)}")
+    if state in ("pending", "unknown"):
+        write(f"  next: `tieline status {message_id}`; the same id again is the same message")
+    if receipt.get("replyTo"):
+        write(f"  answers {line(receipt['replyTo'], 256)}")

@@ -1,0 +1,95 @@
+"""`tieline inbox`: what has arrived. A preview, unless `--consume` says that it is read now.
+
+Rule 1: at least one read happens, however short the wait.
+Rule 2: with `--consume` the mail counts as read only after stdout took every byte of it.
+
+Source: DESIGN.md 3, 4; reference/open-bugs.md O07; reference/reliability.md K33, I9.
+"""
+
+from argparse import Namespace
+from time import monotonic
+from typing import Any
+
+from tieline.adapters.cli.arguments import Alone, Parser, add_root_options, milliseconds
+from tieline.adapters.cli.delivery import SLACK_S
+from tieline.adapters.cli.door import foreign_root, identity, reach, run_of
+from tieline.adapters.cli.letters import show
+from tieline.adapters.cli.output import flush, line, note, write_json
+from tieline.adapters.cli.taking import settle
+from tieline.errors import UsageError
+from tieline.runtime.client import Client
+
+__all__ = ["parser", "run"]
+
+WAIT_STEP_S = 30.0
+"""The longest single wait that every root takes."""
+TIMED_OUT = 124
+
+
+def parser(sub: Alone) -> Parser:
+    """Return the parser of this command."""
+    details = "Without --consume nothing changes: the same messages are there for the agent to read."
+    made = sub.add_parser("inbox", "Show what has arrived and was not read yet.", details)
+    made.add_argument("--after", metavar="CURSOR", help="only what came after this cursor")
+    made.add_argument("--wait", metavar="S", type=milliseconds, help="seconds to wait for mail (0 to 86400)")
+    made.add_argument("--consume", action="store_true", help="count what was printed as read")
+    made.add_argument("--asks", action="store_true", help="only questions that wait for a reply")
+    add_root_options(made)
+    return made
+
+
+def run(options: Namespace) -> int:
+    """Show the inbox, and return the exit code."""
+    if options.after is not None and not (options.after.isascii() and options.after.isdigit()):
+        raise UsageError("--after takes a cursor: a decimal number as `tieline inbox` prints it")
+    client, found, _ = reach(options, may_change=options.consume)
+    with client:
+        answer = _read(client, options)
+        with settle(client, answer.get("token") if options.consume else None):
+            _show(answer, options, identity(found))
+            flush()
+    if not options.json:
+        for text in foreign_root(found):
+            note(text)
+        _tell(answer, options)
+    is_empty = not answer.get("messages")
+    return TIMED_OUT if options.wait is not None and is_empty else 0
+
+
+def _read(client: Client, options: Namespace) -> dict[str, Any]:
+    """Return the first answer that holds mail, or the last one when the time is over."""
+    params: dict[str, Any] = {**run_of(options)}
+    if options.after is not None:
+        params["after"] = options.after
+    params.update({name: True for name in ("consume", "asks") if getattr(options, name)})
+    deadline = monotonic() + (options.wait or 0) / 1_000
+    while True:
+        wait_s = min(max(deadline - monotonic(), 0.0), WAIT_STEP_S)
+        answer = client.call("local.inbox", {**params, "waitMs": round(wait_s * 1_000)}, wait_s + SLACK_S)
+        if answer.get("messages") or deadline - monotonic() <= 0.001:
+            return answer
+        if "after" in params and isinstance(answer.get("cursor"), str):
+            params["after"] = answer["cursor"]  # what was only a receipt is not waited for again
+
+
+def _show(answer: dict[str, Any], options: Namespace, root: dict[str, Any]) -> None:
+    messages = [item for item in answer.get("messages", []) if isinstance(item, dict)]
+    if options.json:
+        named = ("cursor", "oldestCursor", "gap", "unread")
+        body = {"messages": messages, **{name: answer[name] for name in named if name in answer}}
+        write_json("inbox", {**body, "consume": bool(options.consume), "root": root})
+        return
+    for message in messages:
+        show(message)
+
+
+def _tell(answer: dict[str, Any], options: Namespace) -> None:
+    """Tell a person on stderr what was shown and what became of it."""
+    messages = answer.get("messages") or []
+    if answer.get("gap"):
+        note(f"some history before cursor {line(answer.get('oldestCursor', ''), 20)} is no longer kept")
+    if not messages:
+        note("no unread mail" + (" within the time" if options.wait else ""))
+        return
+    done = "marked as read" if options.consume else "a preview: nothing was marked as read (--consume does)"
+    note(f"{len(messages)} shown, {done}; cursor {line(answer.get('cursor', ''), 20)}")

@@ -1,0 +1,148 @@
+"""`tieline peers`: who is there, and who am I.
+
+Rule 1: where a root is found it is asked; where none is, presence is read, and that is said.
+Rule 2: what cannot be seen from here, as in a sandbox or another container, is an error or a note,
+never an empty list without a word.
+
+Source: DESIGN.md 2, 4, 8; reference/native.md 1C, 2.4, 2.11.
+"""
+
+import os
+from argparse import Namespace
+from typing import Any
+
+from tieline.adapters.cli.arguments import Alone, Parser, add_root_options
+from tieline.adapters.cli.door import foreign_root, identity, reach
+from tieline.adapters.cli.output import flush, line, note, paint, table, write, write_json
+from tieline.errors import Refused
+from tieline.runtime.glance import Sight, look
+from tieline.runtime.locate import here, places
+
+__all__ = ["parser", "run"]
+
+PAGES_MAX = 100
+SCOPES = ("workspace", "repository", "machine")
+
+
+def parser(sub: Alone) -> Parser:
+    """Return the parser of this command."""
+    details = "The own alias and peer id come first. A listing is a hint: only a send proves who answers."
+    made = sub.add_parser("peers", "Show who is there, and who am I.", details)
+    made.add_argument(
+        "--scope", choices=SCOPES, default="workspace", help="how far to look (default workspace)"
+    )
+    made.add_argument(
+        "--query", metavar="Q", default="", help="only peers whose alias, project or id holds this"
+    )
+    made.add_argument("--aliases", action="store_true", help="print one alias a line, and nothing else")
+    add_root_options(made)
+    return made
+
+
+def run(options: Namespace) -> int:
+    """List the peers, and return the exit code."""
+    try:
+        client, found, _ = reach(options, may_change=False)
+        with client:
+            own, peers, fault_count = _asked(client.call, options)
+        if found.rule == "workspace" and own is not None:
+            # It answers for its workspace; whoever runs this command is somebody else.
+            own, peers = None, [{key: own[key] for key in own if key != "isSelf"}, *peers]
+        body: dict[str, Any] = {"source": "root", "root": identity(found), "self": own, "peers": peers}
+        notes = foreign_root(found) + _faults(fault_count)
+    except Refused as error:
+        if (
+            error.code not in ("NO_ROOT", "FOREIGN_NAMESPACE", "AMBIGUOUS_TARGET")
+            or options.instance
+            or options.run
+        ):
+            raise
+        sight = _read(options)
+        if error.code == "FOREIGN_NAMESPACE" and not sight.peers:
+            raise
+        peers, fault_count = sight.peers, sight.faults
+        body = {"source": "presence", "root": None, "self": None, "peers": peers}
+        notes = _presence_notes(sight, error)
+    if options.aliases:
+        for alias in sorted({str(peer["alias"]) for peer in peers if peer.get("alias")}):
+            write(line(alias, 64))
+    elif options.json:
+        write_json("peers", {"scope": options.scope, **body, "presenceFaults": fault_count})
+    else:
+        _show(body["self"], peers)
+        for text in notes:
+            note(text)
+    flush()
+    return 0
+
+
+def _asked(call: Any, options: Namespace) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
+    """Return what the root says: itself, all pages of peers, records that it could not read."""
+    params: dict[str, Any] = {"scope": options.scope}
+    if options.query:
+        params["query"] = options.query
+    peers: list[dict[str, Any]] = []
+    own, fault_count = None, 0
+    for _ in range(PAGES_MAX):
+        page = call("list_peers", params)
+        own, fault_count = page.get("self"), int(page.get("presenceFaults") or 0)
+        peers += [peer for peer in page.get("peers", []) if isinstance(peer, dict)]
+        cursor = page.get("cursor")
+        if not isinstance(cursor, str):
+            break
+        params["cursor"] = cursor
+    return own if isinstance(own, dict) else None, peers, fault_count
+
+
+def _read(options: Namespace) -> Sight:
+    where = places(os.environ)
+    if SCOPES.index(options.scope) > SCOPES.index(where.scope):
+        raise Refused("SCOPE_DENIED", f"the configured scope is {where.scope}, not {options.scope}")
+    return look(where.coordination, here(), options.scope, options.query)
+
+
+def _faults(fault_count: int) -> list[str]:
+    if not fault_count:
+        return []
+    return [f"{fault_count} presence records could not be read; `tieline doctor` names the cause"]
+
+
+def _presence_notes(sight: Sight, error: Refused) -> list[str]:
+    why = "several roots fit" if error.code == "AMBIGUOUS_TARGET" else "no root hosts this command"
+    notes = [f"{why}: read from presence, nobody was asked"]
+    if not sight.peers:
+        notes.append(
+            "nobody shows presence in this scope" + ("; --scope reaches further" if sight.outside else "")
+        )
+    if sight.unseen:
+        notes.append(
+            f"{sight.unseen} more show presence from a process that cannot be seen from here,"
+            " as from another container: use the MCP tool there"
+        )
+    return notes + _faults(sight.faults)
+
+
+def _show(own: dict[str, Any] | None, peers: list[dict[str, Any]]) -> None:
+    if own is not None:
+        head = f"you are :{line(own.get('alias', '?'), 64)}  {line(own.get('peerId', ''), 64)}"
+        write(paint(head, "bold") + f"  {line(own.get('project', ''), 64)}")
+    rows = [_row(peer) for peer in peers]
+    if rows:
+        write(table(rows))
+
+
+def _row(peer: dict[str, Any]) -> tuple[str, ...]:
+    name = f":{line(peer['alias'], 64)}" if peer.get("alias") else "(no alias)"
+    if peer.get("kind") == "run":
+        name = "  " + name
+    availability = str(peer.get("availability", ""))
+    words = [line(peer.get("activity") or ("busy" if peer.get("busy") else "idle"), 32)]
+    if availability != "available":
+        words.append(line(availability.replace("_", " "), 32))
+    if peer.get("contextPercent") is not None:
+        words.append(f"context {line(peer['contextPercent'], 8)} %")
+    age_ms = peer.get("ageMs")
+    if isinstance(age_ms, int) and age_ms >= 10_000:
+        words.append(f"seen {age_ms // 1_000} s ago")
+    maker = " ".join(line(peer[name], 48) for name in ("harness", "model") if peer.get(name))
+    return name, line(peer.get("peerId", ""), 64), line(peer.get("project", ""), 48), maker, ", ".join(words)

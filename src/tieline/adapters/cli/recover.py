@@ -1,0 +1,95 @@
+"""`tieline recover`: unread mail of an ended instance, for review. Without a name: which there are.
+
+Rule 1: nothing is moved, nothing is marked as read, nothing is sent again; original ids are kept.
+Rule 2: it reads a copy; the originals are shown to be unchanged.
+
+Source: DESIGN.md 4, 8; reference/native.md 1Q (182 to 185).
+"""
+
+import os
+from argparse import Namespace
+
+from tieline.adapters.cli.arguments import Alone, Parser, add_json
+from tieline.adapters.cli.delivery import words
+from tieline.adapters.cli.letters import show
+from tieline.adapters.cli.output import block, flush, line, note, table, write, write_json
+from tieline.runtime.ended import Ended, Recovered, ended_instances, recover
+from tieline.runtime.locate import places
+
+__all__ = ["parser", "run"]
+
+SHOWS_TEXT = "`tieline recover INSTANCE` shows the mail"
+NONE_TEXT = "no ended instance left unread or unsettled mail"
+
+
+def parser(sub: Alone) -> Parser:
+    """Return the parser of this command."""
+    details = "Nothing is moved, marked as read or sent again. Without INSTANCE, ended instances are listed."
+    made = sub.add_parser("recover", "Show the unread mail of an ended instance, for review.", details)
+    made.add_argument("instance", metavar="INSTANCE", nargs="?", help="the ended instance")
+    made.add_argument("--session", metavar="ID", help="refuse unless the instance served this saved session")
+    add_json(made)
+    return made
+
+
+def run(options: Namespace) -> int:
+    """List or show, and return the exit code."""
+    where = places(os.environ)
+    if options.instance is None:
+        return _list(where.home, options)
+    found = recover(where.home, options.instance, options.session)
+    if options.json:
+        write_json("recover", found._asdict())
+    else:
+        _show(found)
+    flush()
+    if not options.json:
+        note(f"{len(found.messages)} unread, {len(found.sent)} sent and not settled; nothing was changed")
+    return 0
+
+
+def _show(found: Recovered) -> None:
+    for message in found.messages:
+        show(message)
+    for item in found.sent:
+        receipt = item.get("receipt") or {}
+        state, to = line(receipt.get("state", ""), 16), line(receipt.get("to", ""), 64)
+        write(f"sent  {state}  to {to}  id {line(receipt.get('messageId', ''), 256)}")
+        write(f"  {words(receipt)}; the sender has ended: nothing retries it; ask the recipient")
+        content = (item.get("message") or {}).get("content")
+        if content is not None:
+            write(block(content))
+
+
+def _shape(item: Ended) -> dict[str, object]:
+    return {
+        "instanceId": item.instance,
+        "sessionId": item.session,
+        "unread": item.unread_count,
+        "unsettled": item.unsettled_count,
+        "messages": item.message_count,
+        "fault": item.fault or None,
+    }
+
+
+def _list(home: str, options: Namespace) -> int:
+    found = [
+        item for item in ended_instances(home) if item.unread_count or item.unsettled_count or item.fault
+    ]
+    if options.json:
+        write_json("recover", {"instances": [_shape(item) for item in found]})
+    elif found:
+        rows: list[tuple[str, ...]] = [
+            (
+                line(item.instance, 128),
+                f"{item.unread_count} unread",
+                f"{item.unsettled_count} not settled",
+                line(item.fault or f"session {item.session}", 200),
+            )
+            for item in found
+        ]
+        write(table(rows))
+    flush()
+    if not options.json:
+        note(SHOWS_TEXT if found else NONE_TEXT)
+    return 0

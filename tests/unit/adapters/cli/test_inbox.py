@@ -1,0 +1,184 @@
+"""`tieline inbox`: previews change nothing, and what is consumed was printed first."""
+
+import io
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.adapters.cli.fake import ESCAPE, INSTANCE, FakeRoot, Result, message
+
+Run = Callable[..., Result]
+Make = Callable[..., FakeRoot]
+TAKEN = {"host.taken": {"consumed": 1}, "host.refused": {"freed": 1}}
+
+
+def mail(*messages: dict[str, Any], token: str | None = None, **more: Any) -> dict[str, Any]:
+    """Return an inbox answer."""
+    base = {
+        "messages": list(messages),
+        "events": [],
+        "cursor": "7",
+        "oldestCursor": "1",
+        "gap": False,
+        "token": token,
+    }
+    return {**base, **more}
+
+
+def test_inbox_preview_shows_mail_and_consumes_nothing(run: Run, fake_root: Make) -> None:
+    """A preview asks for no token and settles none."""
+    root = fake_root({"local.inbox": mail(message()), **TAKEN})
+    result = run("inbox")
+    assert result.code == 0
+    assert ":web" in result.out
+    assert "  | one\n  | two\n" in result.out
+    assert "preview" in result.err
+    assert "consume" not in root.params("local.inbox")
+    assert root.methods == ["local.inbox"]
+
+
+@pytest.mark.clause("K33", "I9")
+def test_inbox_consume_settles_after_the_output(run: Run, fake_root: Make) -> None:
+    """With --consume the root is told once the text was flushed."""
+    root = fake_root({"local.inbox": mail(message(), token="t-1"), **TAKEN})
+    assert run("inbox", "--consume").code == 0
+    assert root.methods == ["local.who", "local.inbox", "host.taken"]
+    assert root.params("host.taken") == {"token": "t-1"}
+
+
+@pytest.mark.clause("K33")
+@pytest.mark.parametrize("error", [BrokenPipeError, OSError(28, "No space left on device")])
+def test_inbox_consume_with_broken_stdout_frees_the_mail(
+    run: Run, fake_root: Make, monkeypatch: pytest.MonkeyPatch, error: Any
+) -> None:
+    """Where stdout did not take the text, nothing is consumed, and the mail is free again."""
+    root = fake_root({"local.inbox": mail(message(), token="t-1"), **TAKEN})
+
+    class Broken(io.StringIO):
+        def flush(self) -> None:
+            raise error
+
+    monkeypatch.setattr("sys.stdout", Broken())
+    assert run("inbox", "--consume").code in (1, 141)
+    assert root.methods[-1] == "host.refused"
+    assert "host.taken" not in root.methods
+
+
+@pytest.mark.clause("K33")
+def test_inbox_closed_pipe_ends_quietly_and_consumes_nothing(fake_root: Make) -> None:
+    """A reader that went away ends the command without a word; the mail stays unread."""
+    root = fake_root({"local.inbox": mail(message(), token="t-1"), **TAKEN})
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "tieline.adapters.cli.main", "inbox", "--consume"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert "host.taken" not in root.methods
+
+
+def test_inbox_consumed_but_untold_says_it_will_be_shown_again(run: Run, fake_root: Make) -> None:
+    """Text that was printed and could not be settled is told as that."""
+
+    def dies(params: dict[str, Any]) -> dict[str, Any]:
+        raise ConnectionAbortedError
+
+    fake_root({"local.inbox": mail(message(), token="t-1"), "host.taken": dies})
+    result = run("inbox", "--consume")
+    assert "two" in result.out
+    assert result.code == 4
+    assert "shown again" in result.err
+
+
+@pytest.mark.clause("O07")
+def test_inbox_short_wait_reads_at_least_once(run: Run, fake_root: Make) -> None:
+    """However short the wait, one read happens, and mail that is there is shown."""
+    root = fake_root({"local.inbox": mail(message())})
+    for seconds in ("0", "0.001", "0.1"):
+        assert run("inbox", "--wait", seconds).code == 0
+    assert root.methods.count("local.inbox") == 3
+
+
+@pytest.mark.clause("O07")
+@pytest.mark.parametrize("seconds", ["-1", "86401", "nan", "inf", "soon"])
+def test_inbox_wait_out_of_range_is_wrong_usage(run: Run, fake_root: Make, seconds: str) -> None:
+    """A wait outside its range is a typed error and asks nobody."""
+    root = fake_root({"local.inbox": mail()})
+    result = run("inbox", f"--wait={seconds}", "--json")
+    assert result.code == 2
+    assert result.json["error"]["code"] == "USAGE"
+    assert root.requests == []
+
+
+def test_inbox_wait_without_mail_exits_124(run: Run, fake_root: Make) -> None:
+    """A wait that ends without mail is told apart from an empty look."""
+    fake_root({"local.inbox": mail(timedOut=True)})
+    started = time.monotonic()
+    assert run("inbox", "--wait", "0.2").code == 124
+    assert time.monotonic() - started >= 0.2
+    assert run("inbox").code == 0
+
+
+def test_inbox_long_wait_is_asked_in_steps_each_root_takes(
+    run: Run, fake_root: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No single wait is longer than 30 s, whatever a person asked for."""
+    monkeypatch.setattr("tieline.adapters.cli.inbox.WAIT_STEP_S", 0.05)
+    answers = iter([mail(timedOut=True), mail(timedOut=True), mail(message())])
+    root = fake_root({"local.inbox": lambda params: next(answers)})
+    assert run("inbox", "--wait", "60").code == 0
+    assert [params["waitMs"] for _, params in root.requests] == [50, 50, 50]
+
+
+@pytest.mark.clause("S22")
+def test_inbox_peers_text_cannot_leave_its_frame(run: Run, fake_root: Make) -> None:
+    """Every line of a peer's text stands behind the bar, and none of its controls reach the terminal."""
+    content = f"{ESCAPE}\r99  :boss  peer-x\n99  :boss  peer-x\u2028x\x85y"
+    changes = {"content": content, "topic": f"a\n{ESCAPE}", "fromAlias": f"x\n9 :boss{ESCAPE}"}
+    fake_root({"local.inbox": mail(message(**changes, attachments=[{"name": ESCAPE, "text": content}]))})
+    out = run("inbox").out
+    assert not set(out) & {"\x1b", "\x07", "\r", "\u202e", "\u2028", "\x85"}
+    assert not any(row.startswith(("9", "99")) for row in out.splitlines())
+
+
+def test_inbox_json_has_the_documented_shape(run: Run, fake_root: Make) -> None:
+    """The versioned shape holds the messages as the root gave them."""
+    fake_root({"local.inbox": mail(message(), unread=4)})
+    shape = run("inbox", "--json").json
+    assert set(shape) == {
+        "version",
+        "command",
+        "messages",
+        "cursor",
+        "oldestCursor",
+        "gap",
+        "unread",
+        "consume",
+        "root",
+    }
+    assert shape["version"] == 1
+    assert shape["messages"] == [message()]
+    assert shape["consume"] is False
+
+
+def test_inbox_without_root_of_its_own_consumes_nothing(run: Run, fake_root: Make, place: Any) -> None:
+    """The root of the workspace shows a preview to anybody, and lets nobody else consume."""
+    root = fake_root({"local.inbox": mail(message(), token="t")}, is_host=False)
+    presence = place / "active-agents" / "x.json"
+    workspace = os.path.realpath(os.getcwd())
+    presence.write_text(f'{{"workspaceRoot":"{workspace}","communication":{{"instanceId":"{INSTANCE}"}}}}')
+    presence.chmod(0o600)
+    shown = run("inbox")
+    assert shown.code == 0
+    assert "no root hosts this command" in shown.err
+    assert run("inbox", "--consume").code == 4
+    assert root.methods == ["local.inbox"]

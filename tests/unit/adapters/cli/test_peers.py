@@ -1,0 +1,152 @@
+"""`tieline peers`: asked of a root, or read from presence, and said which."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.adapters.cli.fake import (
+    ESCAPE,
+    INSTANCE,
+    ErrorAnswer,
+    FakeRoot,
+    Result,
+    own_life,
+    write_owner,
+)
+from tests.unit.runtime.test_glance import record
+
+Run = Callable[..., Result]
+Make = Callable[..., FakeRoot]
+SELF = {"peerId": "peer-1", "alias": "me", "project": "shop", "isSelf": True}
+OTHER = {
+    "peerId": "peer-2",
+    "alias": "api",
+    "project": "shop",
+    "kind": "root",
+    "availability": "available",
+    "activity": "editing",
+    "harness": "codex",
+    "model": "m",
+    "contextPercent": 12,
+    "ageMs": 11_000,
+}
+
+
+def put(place: Path, document: dict[str, Any]) -> None:
+    """Write a presence record."""
+    path = place / "active-agents" / f"{document['sessionId']}.json"
+    path.write_text(json.dumps(document))
+    path.chmod(0o600)
+
+
+def test_peers_of_root_shows_self_first(run: Run, fake_root: Make) -> None:
+    """The own alias and id come first, then the others with what is known of them."""
+    root = fake_root({"list_peers": {"self": SELF, "peers": [OTHER], "presenceFaults": 2}})
+    result = run("peers", "--scope", "machine", "--query", "a")
+    assert result.code == 0
+    first, second = result.out.splitlines()
+    assert "you are :me  peer-1" in first
+    assert " ".join(second.split()) == ":api peer-2 shop codex m editing, context 12 %, seen 11 s ago"
+    assert root.params("list_peers") == {"scope": "machine", "query": "a"}
+    assert "2 presence records" in result.err
+
+
+def test_peers_many_pages_are_one_list(run: Run, fake_root: Make) -> None:
+    """All pages of a listing are fetched."""
+
+    def page(params: dict[str, Any]) -> dict[str, Any]:
+        number = int(params.get("cursor", "0"))
+        more = {"cursor": str(number + 1)} if number < 2 else {}
+        return {"self": SELF, "peers": [{**OTHER, "alias": f"p{number}"}], **more}
+
+    fake_root({"list_peers": page})
+    assert [peer["alias"] for peer in run("peers", "--json").json["peers"]] == ["p0", "p1", "p2"]
+    assert run("peers", "--aliases").out == "p0\np1\np2\n"
+
+
+def test_peers_without_root_reads_presence_and_says_so(run: Run, place: Path) -> None:
+    """Without a root the listing comes from presence, and nobody is told to be oneself."""
+    put(place, record("i-1", workspaceRoot=os.getcwd()))
+    result = run("peers")
+    assert result.code == 0
+    assert ":shop-i1" in result.out
+    assert "you are" not in result.out
+    assert "read from presence" in result.err
+    shape = run("peers", "--json").json
+    assert (shape["source"], shape["self"], shape["root"]) == ("presence", None, None)
+    assert shape["peers"][0]["alias"] == "shop-i1"
+
+
+def test_peers_nobody_there_is_said_in_words(run: Run, place: Path) -> None:
+    """An empty listing is never shown without a word."""
+    put(place, record("i-1", workspaceRoot="/other"))
+    result = run("peers")
+    assert (result.code, result.out) == (0, "")
+    assert "--scope reaches further" in result.err
+
+
+def test_peers_root_of_the_workspace_is_listed_as_another(run: Run, fake_root: Make, place: Path) -> None:
+    """A root that merely works here is a peer like the others, and not who asks."""
+    fake_root({"list_peers": {"self": SELF, "peers": [OTHER]}}, is_host=False)
+    shown = {"sessionId": "s", "workspaceRoot": os.getcwd(), "communication": {"instanceId": INSTANCE}}
+    put(place, shown)
+    result = run("peers")
+    assert "you are" not in result.out
+    assert "no root hosts this command" in result.err
+    assert run("peers", "--aliases").out == "api\nme\n"
+    assert run("peers", "--json").json["self"] is None
+
+
+@pytest.mark.clause("K12")
+def test_peers_in_a_foreign_namespace_is_an_error_not_an_empty_list(run: Run, place: Path) -> None:
+    """Roots that cannot be seen from this container are named as that, with the next action."""
+    write_owner(place, INSTANCE, owner={**own_life(), "pid_namespace": 1})
+    result = run("peers", "--json")
+    assert result.code == 1
+    assert result.json["error"]["code"] == "FOREIGN_NAMESPACE"
+    assert "MCP tool" in result.json["error"]["action"]
+
+
+@pytest.mark.clause("K12")
+def test_peers_in_a_sandbox_is_an_error_not_an_empty_list(run: Run, fake_root: Make) -> None:
+    """A socket that may not be opened is named as that, with the next action."""
+    root = fake_root({"list_peers": {"self": SELF, "peers": []}})
+    root.path.chmod(0o000)
+    result = run("peers")
+    assert (result.code, result.out) == (1, "")
+    assert "PERMISSION_DENIED" in result.err
+    assert "MCP tool" in result.err
+    root.path.chmod(0o600)
+
+
+def test_peers_beyond_the_configured_scope_is_refused(run: Run, place: Path) -> None:
+    """Reading presence obeys the same policy as asking a root."""
+    result = run("peers", "--scope", "machine", "--json")
+    assert result.code == 1
+    assert result.json["error"]["code"] == "SCOPE_DENIED"
+
+
+def test_peers_named_root_that_refuses_is_not_replaced_by_presence(run: Run, fake_root: Make) -> None:
+    """A named root's refusal is the answer."""
+
+    def refuse(params: dict[str, Any]) -> dict[str, Any]:
+        raise ErrorAnswer("SCOPE_DENIED", "no")
+
+    fake_root({"list_peers": refuse})
+    assert run("peers", "--json").json["error"]["code"] == "SCOPE_DENIED"
+    assert run("peers", "--instance", "other").code == 4
+
+
+def test_peers_foreign_names_are_shown_escaped(run: Run, fake_root: Make) -> None:
+    """No field of a peer steers the terminal."""
+    names = ("peerId", "alias", "project", "activity", "harness", "model", "availability")
+    hostile = dict.fromkeys(names, ESCAPE + "\n")
+    fake_root({"list_peers": {"self": {**SELF, "alias": ESCAPE}, "peers": [hostile]}})
+    for words in (["peers"], ["peers", "--aliases"], ["peers", "--json"]):
+        out = run(*words).out
+        assert not set(out) & {"\x1b", "\x07", "\u202e"}
+    assert len(run("peers").out.splitlines()) == 2
