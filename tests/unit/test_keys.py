@@ -133,22 +133,37 @@ def test_public_key_of_small_order_is_refused(point: bytes) -> None:
     assert not verify(as_text(point), MESSAGE, forged)
 
 
+class Lenient:
+    """A library that takes every signature, so that what is refused is refused here."""
+
+    @staticmethod
+    def crypto_sign_open(signed: bytes, _key: bytes) -> bytes:
+        """Take it."""
+        return signed[64:]
+
+
 @pytest.mark.clause("S8")
 @pytest.mark.parametrize("point", SMALL_ORDER + SECOND_FORMS)
 def test_signature_with_small_commitment_is_refused(point: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small-order R is refused here, whatever the library would say of it."""
-
-    class Lenient:
-        @staticmethod
-        def crypto_sign_open(signed: bytes, _key: bytes) -> bytes:
-            return signed[64:]
-
     key = PrivateKey.generate(b"\x01" * 32)
     public_key(key.public)
     honest = b64decode(key.sign(MESSAGE))
     monkeypatch.setattr(keys, "_sodium", lambda: Lenient)
     assert verify(key.public, MESSAGE, b64encode(honest).decode())
     assert not verify(key.public, MESSAGE, b64encode(point + honest[32:]).decode())
+
+
+@pytest.mark.clause("S8")
+def test_signature_with_scalar_of_the_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scalar at or past the group's order is refused here, whatever the library would say of it."""
+    key = PrivateKey.generate(b"\x01" * 32)
+    public_key(key.public)
+    commitment = b64decode(key.sign(MESSAGE))[:32]
+    monkeypatch.setattr(keys, "_sodium", lambda: Lenient)
+    for scalar, is_taken in ((GROUP_ORDER - 1, True), (GROUP_ORDER, False), (2**256 - 1, False)):
+        proof = b64encode(commitment + scalar.to_bytes(32, "little")).decode()
+        assert verify(key.public, MESSAGE, proof) == is_taken
 
 
 @pytest.mark.parametrize("y", range(FIELD_PRIME, 2**255))

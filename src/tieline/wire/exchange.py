@@ -9,7 +9,7 @@ Source: reference/native.md 1F, 2.6, 4.4; reference/reliability.md K8, I49.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, assert_never
 
 import msgspec
 
@@ -242,6 +242,8 @@ class Exchange:
                 self._take_notification(frame)
             case Response():
                 self._take_response(frame)
+            case _:
+                assert_never(frame)
 
     def _take_request(self, frame: Request) -> None:
         if frame.id in self._asking:

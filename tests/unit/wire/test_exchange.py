@@ -61,6 +61,15 @@ def test_request_of_ours_is_answered_once() -> None:
     assert one.drain_events() == [Closed("", "")]
 
 
+def test_attempt_names_with_a_handshake_never_recur() -> None:
+    """A handshake's request takes its name from the same row, so a request never bears it again."""
+    one = exchange()
+    assert one.new_attempt() == "rpc-1"
+    one.put_unasked(b"x\n")
+    assert one.drain_output() == b"x\n"
+    assert asked(one) == "rpc-2"
+
+
 @pytest.mark.parametrize("stray", ["rpc-2", "", "x", 1, None])
 def test_response_under_unknown_id_is_counted(stray: str | int | None) -> None:
     """An answer to nothing changes nothing, whatever its id."""

@@ -201,17 +201,24 @@ class ControlConnection(Conversation):
 
     def _take(self, frame: Frame, now_ms: int) -> None:  # noqa: ARG002 - nothing here depends on the time
         step = STEPS[self.phase, _kind(frame)]
-        if step is Step.EXCHANGE:
-            self._exchange.take(frame)
-        elif step is Step.HANG_UP:
-            self._exchange.close("INVALID_RPC", "a frame came before the versions were compared")
-        elif step is Step.REFUSE:
-            assert isinstance(frame, Request), "only a request is answered"
-            self._refuse_hello(frame.id, "INVALID_RPC", "control.hello comes once, and first")
-        elif isinstance(frame, Request):
-            self._check_hello(frame)
-        elif isinstance(frame, Response):
-            self._take_hello_answer(frame)
+        match step:
+            case Step.EXCHANGE:
+                self._exchange.take(frame)
+            case Step.CHECK_HELLO:
+                assert isinstance(frame, Request), "the table sends requests here"
+                self._check_hello(frame)
+            case Step.TAKE_HELLO_ANSWER:
+                assert isinstance(frame, Response), "the table sends answers here"
+                self._take_hello_answer(frame)
+            case Step.REFUSE:
+                assert isinstance(frame, Request), "only a request is answered"
+                self._refuse_hello(frame.id, "INVALID_RPC", "control.hello comes once, and first")
+            case Step.HANG_UP:
+                self._exchange.close("INVALID_RPC", "a frame came before the versions were compared")
+            case Step.IGNORE:
+                return
+            case _:
+                assert_never(step)
 
     def _refuse_hello(self, request_id: RequestId, code: str, text: str) -> None:
         ours = {"version": VERSION, "product": self._product}

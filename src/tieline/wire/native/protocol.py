@@ -208,7 +208,7 @@ def _kind(frame: Frame) -> Kind:
 class Connection(Conversation):
     """One native link's protocol; see `Conversation` for how it is driven."""
 
-    def __init__(  # noqa: PLR0913 - all of it is known when a link begins, and none of it later
+    def __init__(
         self,
         role: Literal["client", "server"],
         *,
@@ -304,22 +304,26 @@ class Connection(Conversation):
 
     def _take(self, frame: Frame, now_ms: int) -> None:
         step = STEPS[self.phase, _kind(frame)]
-        if step is Step.EXCHANGE:
-            self._exchange.take(frame)
-        elif step is Step.REFUSE:
-            assert isinstance(frame, Request), "only a request is answered"
+        if isinstance(frame, Request) and step is not Step.EXCHANGE:
             self._handshake_id = frame.id
-            self._refuse("AUTHENTICATION_FAILED", "this frame is not due in the handshake")
-        elif step is Step.HANG_UP:
-            self._exchange.close("AUTHENTICATION_FAILED", "a frame came before both ends were proved")
-        elif isinstance(frame, Request):
-            self._handshake_id = frame.id
-            if step is Step.CHECK_HELLO:
-                self._check_hello(frame.params)
-            else:
-                self._check_proof(frame.params)
-        elif isinstance(frame, Response):
-            self._take_handshake_answer(frame, step, now_ms)
+        match step:
+            case Step.EXCHANGE:
+                self._exchange.take(frame)
+            case Step.CHECK_HELLO | Step.CHECK_PROOF:
+                assert isinstance(frame, Request), "the table sends requests here"
+                check = self._check_hello if step is Step.CHECK_HELLO else self._check_proof
+                check(frame.params)
+            case Step.TAKE_HELLO_ANSWER | Step.TAKE_PROOF_ANSWER:
+                assert isinstance(frame, Response), "the table sends answers here"
+                self._take_handshake_answer(frame, step, now_ms)
+            case Step.REFUSE:
+                self._refuse("AUTHENTICATION_FAILED", "this frame is not due in the handshake")
+            case Step.HANG_UP:
+                self._exchange.close("AUTHENTICATION_FAILED", "a frame came before both ends were proved")
+            case Step.IGNORE:
+                return
+            case _:
+                assert_never(step)
 
     def _refuse(self, code: str, text: str) -> None:
         """Answer the handshake's request, then close."""

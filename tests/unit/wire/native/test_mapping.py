@@ -174,6 +174,7 @@ def test_send_to_peer_that_is_not_ours_is_refused_without_telling() -> None:
     """An unknown target is typed for those in scope; for others it looks like a known one."""
     for target in (ROOT.id[:-1], ROOT.id[:8], ROOT.id.upper(), "api", "*", "1234"):
         assert code_of("peer.send", send_params(to=target)) == "UNKNOWN_TARGET"
+    assert code_of("peer.send", send_params(**{"from": Peer(FAR).id})) == "INVALID_PARAMS"
     outside = Standing(frozenset({"message.send"}), is_in_scope=False)
     assert code_of("peer.send", send_params(to="peer-x"), outside) == "SCOPE_DENIED"
 

@@ -356,11 +356,24 @@ def test_answer_to_proof_of_another_form_opens_nothing(result: object) -> None:
     assert closed_with(dialling) == "AUTHENTICATION_FAILED"
 
 
-@pytest.mark.parametrize("at", [client, lambda: at_proof()[0]])
-def test_answer_under_another_id_ends_the_handshake(at: Callable[[], Connection]) -> None:
-    """In the handshake only the answer to the open request counts."""
-    dialling = at()
-    dialling.receive_data(b'{"jsonrpc":"2.0","id":"rpc-9","result":{}}\n', START_MS)
+@pytest.mark.parametrize("begin", [at_lookup, at_recheck])
+def test_answer_under_another_id_ends_the_handshake(
+    begin: Callable[[], tuple[Connection, Connection]],
+) -> None:
+    """In the handshake only the answer to the open request counts, however right it is."""
+    dialling, listening = begin()
+    listening.advertised(CLIENT_ADVERTISED, START_MS)
+    carry(listening, dialling, lambda frame: frame.update(id="rpc-9"))
+    assert closed_with(dialling) == "AUTHENTICATION_FAILED"
+
+
+@pytest.mark.clause("native-56", "native-57", "I46")
+def test_expected_key_under_another_instance_is_refused() -> None:
+    """A root that proves the expected key but is another instance is not whom the client dialled."""
+    dialling, listening = client(), server(instance="33333333-3333-4333-8333-333333333333")
+    carry(dialling, listening)
+    listening.advertised(CLIENT_ADVERTISED, START_MS)
+    carry(listening, dialling)
     assert closed_with(dialling) == "AUTHENTICATION_FAILED"
 
 
@@ -577,6 +590,8 @@ def test_every_frame_in_every_phase_does_what_the_table_says(phase: Phase, kind:
     """Only the frame that is due counts; any other closes the link, and nothing is served early."""
     one = in_phase(phase)
     one.receive_data(FRAME_OF_KIND[kind], START_MS)
+    if phase is Phase.CLOSED:
+        one._take(jsonrpc.decode(FRAME_OF_KIND[kind][:-1]), START_MS)
     events, output = one.events_received(), one.data_to_send()
     codes = [event.code for event in events if isinstance(event, Closed)]
     match STEPS[phase, kind]:
