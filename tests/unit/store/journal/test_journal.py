@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tests.faults.memory import memory_folder
 from tests.faults.rows import every_kind, message, move
 from tests.faults.vfs import FaultyVfs
 from tieline.config import RECEIPT_RESERVE_BYTES
@@ -26,9 +27,16 @@ Opener = Callable[..., Journal]
 
 
 @pytest.fixture
-def place(private_home: Path) -> Path:
+def home() -> Iterator[Path]:
+    """Give TIELINE_HOME, in memory: these tests count syncs, they do not need them."""
+    with memory_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def place(home: Path) -> Path:
     """Return where the instance's directory will be."""
-    return private_home / "peer-messages" / INSTANCE
+    return home / "peer-messages" / INSTANCE
 
 
 @pytest.fixture
@@ -93,12 +101,12 @@ def test_content_of_a_message_is_read_alone(opener: Opener) -> None:
 
 
 @pytest.mark.clause("native-175")
-def test_session_learned_later_is_associated(opener: Opener, place: Path, private_home: Path) -> None:
+def test_session_learned_later_is_associated(opener: Opener, place: Path, home: Path) -> None:
     """The saved session that a root serves may be told after it was opened."""
     journal = opener(process={"pid": 1}, created_ms=9)
     journal.associate("later")
     journal.close()
-    identity = recover(str(private_home), INSTANCE, session="later").identity
+    identity = recover(str(home), INSTANCE, session="later").identity
     assert (identity.session_id, identity.process, identity.created_ms) == ("later", {"pid": 1}, 9)
 
 
@@ -206,7 +214,7 @@ def test_close_leaves_everything_in_one_file(opener: Opener, place: Path) -> Non
 @pytest.mark.clause("K4", "I4", "mutant-4")
 @pytest.mark.parametrize("operation", ["write", "sync"])
 def test_commit_with_any_operation_failing_is_in_doubt_and_poisons(
-    place: Path, operation: str, private_home: Path
+    place: Path, operation: str, home: Path
 ) -> None:
     """An I/O error at the n-th sync or write (every second one) never says "not stored" and never goes on."""
     number = 0
@@ -239,7 +247,7 @@ def test_commit_with_any_operation_failing_is_in_doubt_and_poisons(
             journal.commit([message(50)], admits=True, reserve_bytes=2_048)
             layer.cut_power()
             journal.close()
-            found = {unread.cursor for unread in recover(str(private_home), INSTANCE).unread}
+            found = {unread.cursor for unread in recover(str(home), INSTANCE).unread}
             assert {row.cursor for row in acknowledged} | {50} <= found
         journal.close()
         layer.close()
@@ -251,9 +259,7 @@ def test_commit_with_any_operation_failing_is_in_doubt_and_poisons(
 
 @pytest.mark.clause("K2", "K4", "I1", "I50")
 @pytest.mark.parametrize("seed", range(2))
-def test_power_cut_at_any_operation_of_a_reopening_loses_nothing(
-    place: Path, private_home: Path, seed: int
-) -> None:
+def test_power_cut_at_any_operation_of_a_reopening_loses_nothing(place: Path, home: Path, seed: int) -> None:
     """A failed sync, and a power cut while the doubt is being ended: every acknowledged message is there."""
     number = 0
     while True:
@@ -275,7 +281,7 @@ def test_power_cut_at_any_operation_of_a_reopening_loses_nothing(
         except RecoveryRequired:
             is_cut = True
             journal.close()
-            found = {unread.cursor for unread in recover(str(private_home), INSTANCE).unread}
+            found = {unread.cursor for unread in recover(str(home), INSTANCE).unread}
             assert found in ({2, 4}, {4, 5})
         journal.close()
         layer.close()
@@ -460,7 +466,7 @@ def test_no_space_at_any_write_of_a_commit_is_definite(place: Path) -> None:
 
 
 @pytest.mark.clause("K5")
-def test_file_size_limit_is_a_refusal_of_space(place: Path, private_home: Path) -> None:
+def test_file_size_limit_is_a_refusal_of_space(place: Path, home: Path) -> None:
     """A limit or quota, told as a failed write, is a definite no like a full disk."""
     journal = Journal.open(str(place), INSTANCE, "s")
     journal.commit([message(1)], admits=True)
