@@ -127,10 +127,12 @@ class OwnRoot:
             raise Refused("NO_ROOT", f"no root could be opened here within {OPEN_S_MAX:g} s")
         if self._failure is not None:
             raise self._failure
-        return Client(self._control)
+        self._client = Client(self._control)
+        return self._client
 
     def __exit__(self, *_: object) -> None:
-        """Close the root and wait until it has ended."""
+        """Close the link and the root, and wait until it has ended."""
+        self._client.close()
         if self._loop is not None and self._is_over is not None:
             self._loop.call_soon_threadsafe(self._is_over.set)
         self._thread.join(CLOSE_S_MAX)

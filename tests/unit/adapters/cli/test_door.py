@@ -1,0 +1,112 @@
+"""A root of the command's own: opened for one message, asked as any other, closed before the command ends."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.adapters.cli.fake import ErrorAnswer, FakeRoot, Result, message, receipt
+from tieline.errors import Refused
+from tieline.runtime import root as root_module
+
+Run = Callable[..., Result]
+
+
+class Opened:
+    """Stands for a real root: its control endpoint is a fake's."""
+
+    def __init__(self, control: Path, events: list[str]) -> None:
+        self._control, self._events = control, events
+
+    def who(self) -> dict[str, Any]:
+        return {"control": str(self._control)}
+
+    async def close(self) -> None:
+        self._events.append("closed")
+
+
+@pytest.fixture
+def opened(place: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Replace the opening of a root; gives the fake, the options and what happened in order."""
+    events: list[Any] = []
+    fake = FakeRoot(place / "own.control", {})
+
+    async def open_root(options: Any) -> Opened:
+        events.append(options)
+        await asyncio.sleep(0)
+        return Opened(fake.path, events)
+
+    monkeypatch.setattr(root_module, "open_root", open_root)
+    yield fake, events
+    fake.close()
+
+
+def test_own_root_sends_where_no_root_is_found(run: Run, opened: Any) -> None:
+    """Without a root, one is opened for the message, in command mode, and closed after it; that is said."""
+    fake, events = opened
+    fake.answers["local.send"] = lambda params: (
+        events.append("sent") or {"receipts": [receipt()], "errors": []}
+    )
+    result = run("send", "api", "x", "--json")
+    assert result.code == 0
+    assert result.json["root"]["foundBy"] == "own"
+    assert "cannot be answered" in result.err
+    assert events[0].mode == "command"
+    assert events[1:] == ["sent", "closed"]
+
+
+def test_own_root_waits_as_long_as_the_message_lives(run: Run, opened: Any) -> None:
+    """Nothing else would retry the message: the command waits until it expires, or as it was told."""
+    fake, _ = opened
+    fake.answers["local.send"] = {"receipts": [receipt()], "errors": []}
+    run("send", "api", "x")
+    assert 590_000 < fake.params("local.send")["waitMs"] <= 600_000
+    run("send", "api", "x", "--expires", "60")
+    assert 50_000 < fake.params("local.send")["waitMs"] <= 60_000
+    run("send", "api", "x", "--wait", "1")
+    assert fake.params("local.send")["waitMs"] <= 1_000
+
+
+def test_own_root_asks_and_says_that_it_ends(run: Run, opened: Any) -> None:
+    """A question may have a root of its own, too."""
+    fake, events = opened
+    fake.answers["local.ask"] = {"receipt": receipt("replied"), "reply": message(), "timedOut": False}
+    result = run("ask", "api", "q")
+    assert (result.code, result.out) == (0, "one\ntwo\n")
+    assert "ends with it" in result.err
+    assert events[-1] == "closed"
+
+
+def test_own_root_is_closed_after_a_refusal(run: Run, opened: Any) -> None:
+    """Whatever comes of the message, the root is closed."""
+    fake, events = opened
+
+    def refuse(params: dict[str, Any]) -> dict[str, Any]:
+        raise ErrorAnswer("SCOPE_DENIED", "no")
+
+    fake.answers["local.send"] = refuse
+    assert run("send", "api", "x").code == 1
+    assert events[-1] == "closed"
+
+
+def test_own_root_that_cannot_open_tells_why(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps a root from opening is the command's answer."""
+
+    async def refuse(options: Any) -> Any:
+        raise Refused("COMMUNICATION_DISABLED", "switched off")
+
+    monkeypatch.setattr(root_module, "open_root", refuse)
+    result = run("send", "api", "x", "--json")
+    assert (result.code, result.json["error"]["code"]) == (1, "COMMUNICATION_DISABLED")
+
+
+@pytest.mark.parametrize(
+    "words", [["reply", "m", "x"], ["mute", "api"], ["inbox", "--consume"], ["log"], ["last", "api"]]
+)
+def test_commands_that_need_a_mailbox_open_no_root(run: Run, opened: Any, words: list[str]) -> None:
+    """Only a message may have a root of its own; nothing else could be found in it."""
+    _, events = opened
+    assert run(*words).code == 4
+    assert events == []
