@@ -25,6 +25,7 @@ __all__ = [
     "ENDED",
     "IGNORED",
     "KEPT_CODES",
+    "LINK_CODES",
     "MOVES",
     "NOT_DELIVERED",
     "OUTCOME_ONLY",
@@ -75,6 +76,10 @@ KEPT_CODES = frozenset({"PEER_OFFLINE", "DELIVERY_UNKNOWN", "INVALID_RPC", "RECO
 
 TRANSIENT_CODES = frozenset({"QUEUE_FULL", "RATE_LIMITED"})
 """Definite refusals that the same message id may overcome later."""
+
+LINK_CODES = TRANSIENT_CODES | {"AUTHENTICATION_FAILED"}
+"""Refusals that a link may state without looking at any record: they end one attempt, and say nothing of
+an earlier one that was never answered and may have been taken."""
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
@@ -128,6 +133,8 @@ def lost(known: Known) -> Known | None:
 def refused(known: Known, refusal: Refusal) -> Known | None:
     """Return what is known after a typed refusal, or None when it leaves the intent as it is."""
     if refusal.code in KEPT_CODES or (known.state, State.REJECTED) not in MOVES:
+        return None
+    if known.state is State.UNKNOWN and refusal.code in LINK_CODES:
         return None
     return msgspec.structs.replace(
         known,

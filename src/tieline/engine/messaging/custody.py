@@ -70,6 +70,7 @@ class Custody:
 
     def forget(self, latest_cursor: int) -> None:
         """Empty what rows build."""
+        self.is_rebuilding = False
         self.latest_cursor = latest_cursor
         self.records: dict[int, Record] = {}
         self.received_keys: dict[Key, int] = {}
@@ -319,8 +320,8 @@ class Custody:
             if record.box is Box.OUT:
                 change = insort if is_open else discard
                 change(self.mailbox(record.owner).unresolved, record.cursor)
-        if not record.is_unsettled and (record.box is Box.OUT or not is_open):
-            record.drop_content()
+        if not self.is_rebuilding:
+            record.trim()
         if not is_open:
             # Whoever may still repeat the message is answered from memory for a whole retention after
             # the longest life that any attempt of it can have (reliability.md I23).

@@ -180,9 +180,10 @@ class Record:
             is_retryable=known.is_retryable,
         )
 
-    def drop_content(self) -> None:
-        """Keep digest and receipt; the journal has the text."""
-        if self.has_content:
+    def trim(self) -> None:
+        """Let the text go when nobody here needs it any more; the journal has it."""
+        is_needed = self.is_unsettled if self.box is Box.OUT else self.is_open
+        if self.has_content and not is_needed:
             self.has_content = False
             self.envelope = msgspec.structs.replace(self.envelope, content="", attachments=())
 

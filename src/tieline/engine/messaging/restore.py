@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tieline.config import PREPARED_MS
-from tieline.engine.contract import ContextRow, MessageRow, MoveRow, MuteRow, PruneRow, Row, RunRow
+from tieline.engine.contract import Box, ContextRow, MessageRow, MoveRow, MuteRow, PruneRow, Row, RunRow
 from tieline.engine.messaging.custody import Custody
 from tieline.engine.messaging.timers import TimerKind
 from tieline.engine.messaging.underway import Errand, Exposure
@@ -30,7 +30,8 @@ def rebuild(custody: Custody, rows: Iterable[Row], first_cursor: int, now: Momen
     moves: list[MessageRow | MoveRow | ContextRow] = []
     others: list[RunRow | MuteRow] = []
     prunes: list[PruneRow] = []
-    latest = first_cursor
+    # What was decided and not stored may have been read already: its numbers are never given again.
+    latest = max(first_cursor, custody.latest_cursor)
     for row in rows:
         if isinstance(row, MessageRow | MoveRow | ContextRow):
             moves.append(row)
@@ -43,18 +44,29 @@ def rebuild(custody: Custody, rows: Iterable[Row], first_cursor: int, now: Momen
     moves.sort(key=lambda row: row.cursor)
     custody.forget(latest)
     custody.budgets.forget_records(latest)
+    # A refused message may have been tried again: its text goes only when all its moves are known.
+    custody.is_rebuilding = True
     custody.history.oldest_cursor = max((row.oldest_cursor for row in prunes), default=1)
     for other in others:
         custody.apply(other, now, now.mono_ms)
     for move in moves:
-        # The rows hold wall time only; their age against the wall clock of now is the best there is.
-        custody.apply(move, now, now.mono_ms - max(0, now.wall_ms - move.at_ms))
+        custody.apply(move, now, min(now.mono_ms, _happened_ms(move, now)))
     for prune in prunes:
         custody.apply(prune, now, now.mono_ms)
+    custody.is_rebuilding = False
     _resume(custody, told, now)
     custody.arrival_generation = generation + 1
     for owner, mailbox in custody.mailboxes.items():
         mailbox.arrivals = arrivals.get(owner, 0) + 1
+
+
+def _happened_ms(row: MessageRow | MoveRow | ContextRow, now: Moment) -> int:
+    """Return when a row was decided, in monotonic milliseconds."""
+    if isinstance(row, MessageRow) and row.box is Box.OUT:
+        # Both ends of its life were set by our own clocks, so no jump of the wall clock moves it (K9).
+        return row.deadline_ms - (row.expires_ms - row.at_ms)
+    # Other rows hold wall time only; their age against the wall clock of now is the best there is.
+    return now.mono_ms - max(0, now.wall_ms - row.at_ms)
 
 
 def _resume(custody: Custody, told: dict[int, int], now: Moment) -> None:
@@ -67,6 +79,7 @@ def _resume(custody: Custody, told: dict[int, int], now: Moment) -> None:
     }
     prepared: dict[str, list[int]] = {}
     for cursor, record in custody.records.items():
+        record.trim()
         # A receipt that our own root was told of may have been lost with its rows; nobody was told then.
         if told.get(cursor, 0) <= record.receipt_cursor:
             record.told_cursor = told.get(cursor, 0)
