@@ -180,6 +180,7 @@ class Node:
         await self._loop.run_in_executor(None, self.custody.close)
         self.presence.close()
         self.log.note("closed")
+        self.log.close()
 
     def request_shutdown(self) -> None:
         """Ask whoever runs this root to close it."""
@@ -206,9 +207,10 @@ class Node:
         self._signal("movement:" + event.message_id).tell()
         self._signal("arrival:" + event.owner).tell()
         if event.kind == "message" and not self.engine.is_muted(event.sender):
-            self._tell_doors("peer_update", {"event": render.event(event) | self.event_names(event)})
+            if self._subscribers:  # the peer waits for its answer behind this: nothing is made for nobody
+                self._tell_doors("peer_update", {"event": render.event(event) | self.event_names(event)})
             self._wake(event)
-        elif event.kind == "receipt":
+        elif event.kind == "receipt" and self._subscribers:
             self._tell_doors("peer_update", {"event": render.event(event)})
 
     def _tell_doors(self, kind: str, params: dict[str, Any]) -> None:

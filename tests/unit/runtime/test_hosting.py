@@ -1,0 +1,129 @@
+"""What a host says, and the mail it gets at its boundaries."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runtime.roots import call, two
+from tieline import Refused
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.clause("native-103", "native-104", "native-121", "I9", "I16", "O01", "mutant-23")
+async def test_boundary_mail_is_consumed_on_evidence_only(private_home: Path) -> None:
+    """Exposed is not consumed; one exposure is in flight; refused gives it back; taken consumes it."""
+    async with two(private_home) as (alice, bob):
+        await alice.send("bob", "one")
+        shown = await call(bob, "host.boundary", kind="tool")
+        assert "one" in shown["text"]
+        assert (await call(bob, "host.boundary", kind="tool"))["messageIds"] == []
+        assert (await call(bob, "host.refused", token=shown["token"]))["freed"] == 1
+        again = await call(bob, "host.boundary", kind="tool")
+        assert again["messageIds"] == shown["messageIds"]
+        assert (await call(bob, "host.taken", token=again["token"]))["consumed"] == 1
+        assert (await call(bob, "host.taken", token=again["token"]))["consumed"] == 0
+        assert (await call(bob, "host.boundary", kind="prompt"))["text"] == ""
+
+
+@pytest.mark.clause("native-121", "native-122")
+async def test_boundary_kind_decides_what_may_come(private_home: Path) -> None:
+    """Steering mail comes at a tool boundary, queued mail at the turn's end, passive mail with a prompt."""
+    async with two(private_home) as (alice, bob):
+        for delivery in ("passive", "queue", "steer"):
+            await alice.send("bob", delivery, delivery=delivery)
+        seen = {}
+        for kind in ("tool", "turn_end", "prompt"):
+            shown = await call(bob, "host.boundary", kind=kind)
+            seen[kind] = [name for name in ("passive", "queue", "steer") if f'"{name}"' in shown["text"]]
+            await call(bob, "host.taken", token=shown["token"])
+            assert shown["generation"] == bob.node.engine.arrival_generation
+        assert "steer" in seen["tool"]
+        assert "queue" in seen["turn_end"]
+        assert "passive" in seen["prompt"]
+
+
+@pytest.mark.clause("native-114", "native-116", "native-115", "O06")
+async def test_wake_is_told_once_until_the_host_took_it(private_home: Path) -> None:
+    """Five arrivals make one wake; after the boundary the next arrival makes another."""
+    async with two(private_home, idle_behavior="auto") as (alice, bob):
+        told: list[str] = []
+        bob.operations.subscribe(lambda kind, _params: told.append(kind))
+        for number in range(5):
+            await alice.send("bob", f"n{number}")
+        assert told.count("wake") == 1
+        assert told.count("peer_update") == 5
+        shown = await call(bob, "host.boundary", kind="prompt")
+        assert len(shown["messageIds"]) == 5
+        await call(bob, "host.taken", token=shown["token"])
+        await alice.send("bob", "later")
+        assert told.count("wake") == 2
+
+
+@pytest.mark.clause("native-147", "native-116")
+async def test_wake_is_withheld_under_notify_pause_and_passive(private_home: Path) -> None:
+    """Notify never wakes; a pause holds back; passive and muted mail wakes nobody."""
+    async with two(private_home) as (alice, bob):
+        told: list[str] = []
+        bob.operations.subscribe(lambda kind, _params: told.append(kind))
+        await alice.send("bob", "x")
+        assert "wake" not in told
+    async with two(private_home, idle_behavior="auto") as (alice, bob):
+        told.clear()
+        bob.operations.subscribe(lambda kind, _params: told.append(kind))
+        await alice.send("bob", "x", delivery="passive")
+        await call(bob, "host.state", paused="permission")
+        await alice.send("bob", "y")
+        await call(bob, "host.state", resumed=True)
+        await call(bob, "local.mute", peer="alice")
+        await alice.send("bob", "z")
+        assert "wake" not in told
+        assert told.count("peer_update") == 2
+
+
+async def test_state_of_the_host_is_published(private_home: Path) -> None:
+    """Busy, model and context fill are seen by others at once."""
+    async with two(private_home) as (alice, bob):
+        await call(bob, "host.state", busy=True, model="m-1", contextPercent=37)
+        peer = (await alice.peers())[0]
+        assert (peer["busy"], peer["model"], peer["contextPercent"]) == (True, "m-1", 37)
+        for wrong in ({"paused": "lunch"}, {"contextPercent": 101}, {"busy": "yes"}, {"nope": 1}):
+            with pytest.raises(Refused) as caught:
+                await call(bob, "host.state", **wrong)
+            assert caught.value.code == "INVALID_PARAMS"
+
+
+async def test_answer_of_the_host_is_read_by_a_peer_in_pages(private_home: Path) -> None:
+    """`last` shows finished answers only, wakes nobody, and pins an entry."""
+    async with two(private_home) as (alice, bob):
+        assert (await alice.last("bob"))["entry"] is None
+        await call(bob, "host.answer", entry="e-1", text="first")
+        await call(bob, "host.answer", entry="e-2", text="x" * 20_000)
+        page = await alice.last("bob")
+        assert (page["entry"], page["nextOffset"]) == ("e-2", 16_384)
+        rest = await alice.last("bob", entry="e-2", offset=16_384)
+        assert page["text"] + rest["text"] == "x" * 20_000
+        assert (await alice.last("bob", entry="e-1"))["text"] == "first"
+
+
+@pytest.mark.clause("native-138", "native-139", "native-144")
+async def test_run_gets_no_capability_that_its_root_lacks(private_home: Path) -> None:
+    """Delegates inherit messages and requests; control needs a root that has it."""
+    async with two(private_home) as (_alice, bob):
+        with pytest.raises(Refused) as caught:
+            await call(bob, "host.run_begin", run="r", capabilities=["resource.control"])
+        assert caught.value.code == "CAPABILITY_DENIED"
+        run = await call(bob, "host.run_begin", run="r", capabilities=["message.receive"])
+        with pytest.raises(Refused) as caught:
+            await call(bob, "send_peer_message", to="alice", content="x", run=run["token"])
+        assert caught.value.code == "CAPABILITY_DENIED"
+        assert run["token"] not in str(bob.who())
+
+
+async def test_shutdown_is_told_to_the_door(private_home: Path) -> None:
+    """The host's shutdown ends whoever runs the root."""
+    async with two(private_home) as (_alice, bob):
+        await call(bob, "host.shutdown")
+        async with asyncio.timeout(1):
+            await bob.shutdown.wait()
