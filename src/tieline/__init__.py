@@ -3,7 +3,7 @@
 The public names are loaded when they are used: a command or a door pays for what it touches.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tieline.errors import (
@@ -59,7 +59,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     for module, names in _HOMES.items():
         if name in names:
             from importlib import import_module  # noqa: PLC0415 - paid for on first use

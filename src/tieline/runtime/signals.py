@@ -1,6 +1,8 @@
 """Waiting for something to change without missing what changed just before the wait.
 
 Rule: take the watch, then look, then wait: a change after the taking ends the wait.
+
+Source: reference/native.md 135, 3.4 "waits"; reference/open-bugs.md O06, O07.
 """
 
 import asyncio

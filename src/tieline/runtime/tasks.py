@@ -1,6 +1,8 @@
 """The tasks of one root: kept, watched, and ended together.
 
 Rule: a task that fails is told to the one place that logs; none is lost, none outlives its root.
+
+Source: STYLE.md 6 "banned calls"; reference/reliability.md K28.
 """
 
 import asyncio

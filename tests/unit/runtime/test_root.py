@@ -18,8 +18,9 @@ async def test_root_sends_and_the_other_has_it_until_consumed(private_home: Path
     async with two(private_home) as (alice, bob):
         receipt = await alice.send("bob", "hello", topic="greeting")
         assert (receipt["state"], receipt["durability"]) == ("accepted", "synced")
+        preview = await bob.inbox()
         for _ in range(2):
-            preview = await bob.inbox()
+            assert await bob.inbox() == preview
             assert [message.content for message in preview] == ["hello"]
         assert preview[0].sender == Peer(alice.node.instance).id
         assert preview[0].from_alias == "alice"
@@ -162,6 +163,7 @@ async def test_run_of_a_root_is_listed_addressed_and_ended(private_home: Path) -
 
 async def _until(root: Root, message_id: str, state: str) -> dict:  # type: ignore[type-arg]
     """Return the status once the message is in `state`."""
+    status = await root.status(message_id)
     for _ in range(200):
         status = await root.status(message_id)
         if status["sent"][0]["receipt"]["state"] == state:
