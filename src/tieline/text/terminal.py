@@ -245,8 +245,9 @@ _TWO_PLAIN = re.compile(r"[\x20-\x7e]{2}")
 def _bounded(text: str, columns_max: int, *, multiline: bool = False) -> str:
     if columns_max <= 0:
         return ""
-    if len(text) <= columns_max and _is_plain(text):
-        return text
+    # One character more than fits: the last one that is kept must not be the base of what follows it.
+    if _is_plain(text[: columns_max + 1]):
+        return text if len(text) <= columns_max else text[: columns_max - 1] + ELLIPSIS
     parts: list[str] = []
     columns = kept = 0
     for unit in _units(text, multiline=multiline):
