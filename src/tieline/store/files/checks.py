@@ -96,7 +96,7 @@ def is_private_file(status: os.stat_result) -> bool:
     """Return whether `check_file` has nothing to say: the short way for ten thousand files."""
     return (
         status.st_mode & PRIVATE_MASK == stat.S_IFREG
-        and status.st_nlink == 1
+        and status.st_nlink <= 1
         and status.st_uid == os.geteuid()
     )
 

@@ -37,7 +37,6 @@ from tieline.store.files.lock import Lock
 __all__ = ["Directory"]
 
 NAME_BYTES_MAX = 255
-READ_ATTEMPTS_MAX = 16
 TEMPORARY_PREFIX = ".tieline-"
 TEMPORARY_SUFFIX = ".tmp"
 TEMPORARY_ATTEMPTS_MAX = 1_000
@@ -107,8 +106,7 @@ class Directory:
         Raises:
             FileNotFoundError: there is none.
             Refused: `UNSAFE_ENDPOINT` when it is a link, not a regular file, linked more than once,
-                not ours, or open to others; `PERMISSION_DENIED` when the system says so;
-                `RESOURCE_BUSY` (retryable) when it is replaced at every attempt.
+                not ours, or open to others; `PERMISSION_DENIED` when the system says so.
             RecoveryRequired: it is larger than `bytes_max`, or cannot be read.
         """
         return self.read_with_status(name, bytes_max)[0]
@@ -116,20 +114,16 @@ class Directory:
     def read_with_status(self, name: str, bytes_max: int) -> tuple[bytes, os.stat_result]:
         """Return the contents and the status of the very file that was read; raises as `read`."""
         path = self._path(name)
-        for _ in range(READ_ATTEMPTS_MAX):
-            try:
-                descriptor = os.open(name, _READ, dir_fd=self.fd)
-            except FileNotFoundError:
-                raise
-            except OSError as error:
-                raise system_refusal(error, path) from error
-            try:
-                found = _read_open_file(descriptor, path, bytes_max)
-            finally:
-                os.close(descriptor)
-            if found is not None:
-                return found
-        raise Refused("RESOURCE_BUSY", f"{path} is replaced faster than it can be read", is_retryable=True)
+        try:
+            descriptor = os.open(name, _READ, dir_fd=self.fd)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise system_refusal(error, path) from error
+        try:
+            return _read_open_file(descriptor, path, bytes_max)
+        finally:
+            os.close(descriptor)
 
     def write_atomic(self, name: str, data: bytes, *, sync: bool) -> int:
         """Replace the file by `data`, mode 0600 from its first instant; return its inode.
@@ -307,8 +301,6 @@ class Directory:
             raise system_refusal(error, path) from error
         is_kept = False
         try:
-            if os.fstat(descriptor).st_nlink == 0:
-                return None  # taken away since it was opened: try the next one
             repair_open_file(descriptor, path)
             self._seam("files.lock_opened")
             try:
@@ -343,12 +335,10 @@ class Directory:
         return f"{self.path}/{name}"
 
 
-def _read_open_file(descriptor: int, path: str, bytes_max: int) -> tuple[bytes, os.stat_result] | None:
-    """Return contents and status, None when another file took the name after this one was opened."""
+def _read_open_file(descriptor: int, path: str, bytes_max: int) -> tuple[bytes, os.stat_result]:
+    """Return contents and status; of the file before when another has just taken its name."""
     try:
         status = os.fstat(descriptor)
-        if status.st_nlink == 0:
-            return None
         if not is_private_file(status):
             check_file(status, path)
         data = os.read(descriptor, min(status.st_size, bytes_max) + 1)

@@ -104,3 +104,46 @@ def test_errno_becomes_a_typed_refusal(number: int, code: str) -> None:
 def test_errno_of_the_device_requires_recovery() -> None:
     """An error of the device itself is no refusal."""
     assert isinstance(checks.system_refusal(OSError(errno.EIO, ""), "/p"), RecoveryRequired)
+
+
+@pytest.mark.clause("S1", "K18")
+@pytest.mark.parametrize(
+    ("owner", "mode", "is_safe"),
+    [
+        (0, 0o755, True),
+        (0, 0o1777, True),
+        (0, 0o777, False),
+        (0, 0o775, False),
+        (None, 0o755, True),
+        (None, 0o1777, False),
+        (1, 0o755, False),
+        (1, 0o700, False),
+        (1, 0o1777, False),
+    ],
+)
+def test_ancestor_that_another_user_could_exchange_is_refused(
+    owner: int | None, mode: int, is_safe: bool
+) -> None:
+    """Root's and our own directories are safe when closed or root's and sticky; nobody else's are."""
+    assert os.geteuid() not in (0, 1)
+    uid = os.geteuid() if owner is None else owner
+    status = os.stat_result((0o040000 | mode, 1, 1, 2, uid, 0, 0, 0, 0, 0))
+    if is_safe:
+        checks.check_ancestor(status, "/p")
+        return
+    with pytest.raises(Refused) as caught:
+        checks.check_ancestor(status, "/p")
+    assert caught.value.code == "UNSAFE_ENDPOINT"
+
+
+def test_file_replaced_after_it_was_opened_is_still_ours(private_home: Path) -> None:
+    """A file whose name another has just taken has no name left, and is no less private for that."""
+    path = private_home / "f"
+    path.write_text("x")
+    path.chmod(0o600)
+    with path.open() as stream:
+        path.unlink()
+        status = os.fstat(stream.fileno())
+    assert status.st_nlink == 0
+    assert checks.is_private_file(status)
+    checks.check_file(status, str(path))

@@ -135,6 +135,16 @@ def test_lock_is_free_although_a_child_of_the_dead_holder_lives(directory: Direc
         os.close(write)
 
 
+@pytest.mark.clause("K29", "O37")
+def test_lock_released_is_free_although_a_copy_of_its_descriptor_is_open(directory: Directory) -> None:
+    """A release unlocks, also while some library's child still holds a copy of the descriptor."""
+    lock = directory.lock("l", 0)
+    copy = os.dup(lock.fd)
+    lock.release()
+    assert is_free(directory)
+    os.close(copy)
+
+
 @pytest.mark.clause("S3", "O35")
 def test_lock_on_a_file_that_was_taken_away_is_not_taken(directory: Directory) -> None:
     """A file removed between opening and locking is not the lock: the next one at the name is."""

@@ -357,3 +357,16 @@ def test_child_does_not_withdraw_its_parents_record(place: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert os.listdir(place) == ["s.i-1.json"]
     store.close()
+
+
+def test_file_young_when_it_was_read_is_not_taken_for_unchanged(place: Path) -> None:
+    """Equal status proves nothing within the clock's grain, everything after it."""
+    from tieline.store.presence.store import _Known
+
+    status = put(place, "s.json", record_of("s", None)).stat()
+    numbers = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+    assert _Known(*numbers, is_settled=True, record=None, fault="").is_of(status)
+    assert not _Known(*numbers, is_settled=False, record=None, fault="").is_of(status)
+    for position in range(4):
+        other = tuple(number + (at == position) for at, number in enumerate(numbers))
+        assert not _Known(*other, is_settled=True, record=None, fault="").is_of(status)
