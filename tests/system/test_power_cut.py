@@ -107,7 +107,7 @@ def test_power_cut_with_a_weaker_sync_level_is_seen_to_lose(
     assert lost > 10
 
 
-@pytest.mark.clause("K2", "K6", "I1", "I8", "O44", "mutant-3")
+@pytest.mark.clause("K2", "K6", "I1", "I8", "O44")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("harness", [["cut.py", "50"], ["full.py"]], ids=["power cut", "full disk"])
 def test_journal_on_a_real_file_system_loses_nothing(harness: list[str]) -> None:

@@ -5,12 +5,13 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from tests.faults.memory import memory_folder
 from tests.faults.rows import AT_MS, message, move
 from tieline.engine.contract import Box, ContextRow, Row
 from tieline.errors import RecoveryRequired, Refused, TielineError, UsageError
@@ -41,9 +42,11 @@ LEFT: list[Row] = [
 
 
 @pytest.fixture
-def home(private_home: Path) -> Path:
-    """Return TIELINE_HOME."""
-    return private_home
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give TIELINE_HOME, in memory as the private copies are: hundreds of stores are read here."""
+    with memory_folder() as folder, memory_folder() as temporary:
+        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+        yield folder
 
 
 @pytest.fixture

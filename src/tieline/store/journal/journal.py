@@ -84,12 +84,7 @@ class StoreFull(Refused):
 
 
 class Journal:
-    """One instance's rows on the disk; made by `open`.
-
-    Attributes:
-        identity: What identity.json says.
-        position: Number of the last row that is stored.
-    """
+    """One instance's rows on the disk; made by `open`. `position` is the number of the last stored row."""
 
     def __init__(
         self, directory: Directory, lock: Lock, identity: Identity, seam: Seam, vfs: str | None
@@ -101,16 +96,16 @@ class Journal:
         self._lock = lock
         self._seam = seam
         self._vfs = vfs
-        # SQLite follows no link for us, so it is given the path without any.
-        self._path = os.path.join(os.path.realpath(directory.path), DATABASE)
+        self._path = os.path.join(os.path.realpath(directory.path), DATABASE)  # SQLite follows no link for us
         self._log_path = self._path + "-wal"
         self._mutex = threading.RLock()
         self._doubt = ""
         self._log_frames = 0
+        self._stuck_frames = 0  # of a log that a full disk did not let us copy
         self._generation = 1
         self._connection: apsw.Connection
         self._headroom: Headroom
-        self._inodes: tuple[tuple[int, int], ...]
+        self._inodes: tuple[int, int, int]
         self._witness: Witness
 
     # ------------------------------------------------------------ life
@@ -175,7 +170,7 @@ class Journal:
             os.fsync(self._directory.fd)
             self._seam("journal.database_created")
             write_identity(self._directory, self.identity)
-            self._remember_files()
+            self._inodes = self._present_files()
         except (apsw.Error, OSError) as error:
             if self._is_full(error):
                 raise StoreFull(f"no space for {self._path}") from error
@@ -191,12 +186,10 @@ class Journal:
         self._log_frames = frames
         return apsw.SQLITE_OK
 
-    def _remember_files(self) -> None:
-        self._inodes = self._present_files()
-
-    def _present_files(self) -> tuple[tuple[int, int], ...]:
-        statuses = (os.stat(self._path), os.stat(self._log_path))
-        return tuple((status.st_dev, status.st_ino) for status in statuses)
+    def _present_files(self) -> tuple[int, int, int]:
+        # By path, so that another directory put in this one's place is noticed as well.
+        status, log_status = os.stat(self._path), os.stat(self._log_path)
+        return (status.st_dev, status.st_ino, log_status.st_ino)
 
     def associate(self, session: str) -> None:
         """Record, synced, which saved session this instance serves from now on.
@@ -355,7 +348,8 @@ class Journal:
     @property
     def is_pause_useful(self) -> bool:
         """Whether a pause should be used to copy the log: not for a few pages, see `PAUSE_BYTES`."""
-        return self._log_frames * FRAME_BYTES >= PAUSE_BYTES and not self._doubt
+        is_large = self._log_frames * FRAME_BYTES >= PAUSE_BYTES
+        return is_large and self._log_frames > self._stuck_frames and not self._doubt
 
     def checkpoint(self) -> None:
         """Copy the log into the database, so that it is overwritten from its start; for pauses.
@@ -377,10 +371,11 @@ class Journal:
             total, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
             if self._is_full(error):
+                self._stuck_frames = self._log_frames  # the next pause need not try the same again
                 return False
             raise
         if total == copied:
-            self._log_frames = 0
+            self._log_frames = self._stuck_frames = 0
         self._seam("journal.checkpointed")
         return total == copied
 
@@ -410,9 +405,8 @@ class Journal:
 
     def _believe(self, stored: Stored) -> list[Row]:
         """Return the rows when nothing is missing that was acknowledged."""
-        refuse_behind(
-            Seen(self._generation, self.position), Seen(self._generation, stored.position), DATABASE
-        )
+        seen, found = Seen(self._generation, self.position), Seen(self._generation, stored.position)
+        refuse_behind(seen, found, DATABASE)
         self.position = stored.position
         return stored.rows
 

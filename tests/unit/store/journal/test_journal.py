@@ -19,7 +19,7 @@ from tieline.errors import RecoveryRequired, Refused, UsageError
 from tieline.model.receipt import State
 from tieline.store.journal import journal as module
 from tieline.store.journal.headroom import FILLER_BYTES
-from tieline.store.journal.journal import SEAMS, Journal, StoreFull
+from tieline.store.journal.journal import PAUSE_BYTES, SEAMS, Journal, StoreFull
 from tieline.store.recovery import recover
 
 INSTANCE = "ended-1"
@@ -540,3 +540,30 @@ def test_checkpoint_is_due_when_the_log_is_large(opener: Opener, monkeypatch: py
     journal.checkpoint()
     assert not journal.is_pause_useful
     assert not journal.is_checkpoint_due
+
+
+def test_pause_is_not_useful_again_while_a_full_disk_stops_the_copy(opener: Opener, layer: FaultyVfs) -> None:
+    """A log that cannot be copied is tried again when it has grown, not in every pause."""
+    journal = opener(vfs=layer.name)
+    journal.commit([message(1)], admits=True)
+    journal.commit([message(2, size=PAUSE_BYTES)], admits=True)
+    assert journal.is_pause_useful
+    layer.fail("write", 0, errno.ENOSPC)
+    journal.checkpoint()
+    assert journal.doubt == ""
+    assert not journal.is_pause_useful
+    journal.commit([message(3)], admits=True)
+    assert journal.is_pause_useful
+    journal.checkpoint()
+    assert journal.load() == [message(1), message(2, size=PAUSE_BYTES), message(3)]
+
+
+@pytest.mark.clause("O46", "K17")
+def test_directory_exchanged_in_use_is_noticed(opener: Opener, place: Path) -> None:
+    """A copy of the whole directory put in its place splits nothing: the next commit is in doubt."""
+    journal = opener()
+    journal.commit([message(1)], admits=True)
+    place.rename(place.with_name("taken"))
+    shutil.copytree(place.with_name("taken"), place)
+    with pytest.raises(RecoveryRequired):
+        journal.commit([message(2)], admits=True)
