@@ -138,7 +138,9 @@ class Circuit:
         "far",
         "far_read_ms",
         "features",
+        "heard_ms",
         "instance",
+        "is_dead",
         "is_dialled",
         "is_dirty",
         "is_ready",
@@ -157,8 +159,10 @@ class Circuit:
         self.far_read_ms = now_ms
         self.features: frozenset[str] | None = None  # None: not told yet; empty: a foreign end
         self.is_ready = False
+        self.is_dead = False  # nothing came for as long as an answer may take
         self.is_dirty = False
         self.used_ms = now_ms
+        self.heard_ms = now_ms
         self.waiting: deque[Call | tuple[str, dict[str, Any], Told, int]] = deque()
         self.attempts: dict[str, Call | Told] = {}
         self.methods: dict[str | int, str] = {}
@@ -244,7 +248,7 @@ class Switchboard:
         circuit = self._circuits.get(number)
         if circuit is None or circuit.connection is None:
             return
-        circuit.used_ms = self._world.now().mono_ms
+        circuit.used_ms = circuit.heard_ms = self._world.now().mono_ms
         circuit.connection.receive_data(data, circuit.used_ms)
         self._drain(circuit)
 
@@ -474,12 +478,18 @@ class Switchboard:
         entry = circuit.attempts.pop(event.attempt, None)
         if entry is None:
             return
+        if event.reason == "timeout" and circuit.is_dialled:
+            # A line may swallow everything without a word: the next attempt needs another one (K15).
+            silent_ms = self._world.now().mono_ms - circuit.heard_ms
+            circuit.is_dead = not circuit.is_ready or silent_ms >= self._native.acknowledgement_ms
         if callable(entry):
             entry(None, Refusal("DELIVERY_UNKNOWN", "no answer came", is_retryable=True))
         elif isinstance(entry, AskDirectory):
             self._world.submit(DirectoryTold(entry.attempt, None))
         else:
             self._world.submit(Settle(entry.attempt, Outcome.LOST))
+        if event.reason == "timeout" and not circuit.is_dead:
+            self._pass_on(circuit)  # its place in the window is free
 
     # ------------------------------------------------------------ events of a link
 
@@ -512,6 +522,8 @@ class Switchboard:
         if closed is not None:
             code = closed.code or "PEER_OFFLINE"
             self._drop(circuit, Refusal(code, closed.text or "the link closed", is_retryable=True))
+        elif circuit.is_dead:
+            self._hang_up(circuit)
         elif circuit.line is not None:
             circuit.line.pause(is_paused=connection.paused)
 
@@ -543,7 +555,7 @@ class Switchboard:
 
     def _hello_told(self, circuit: Circuit, result: dict[str, Any] | None, refusal: Refusal | None) -> None:
         if refusal is not None and refusal.code == "DELIVERY_UNKNOWN":
-            return  # the link is closing; who waits is told by `_drop`
+            return  # the link is closing, or hung up on: who waits is told by `_drop`
         circuit.features = mapping.features_told(result)
         self._features[circuit.instance] = circuit.features
         circuit.is_ready = True

@@ -125,8 +125,10 @@ def _fail(turn: Turn, courier: Courier, flight: Flight, record: Record | None) -
     """Nothing was told; wait, then try again."""
     if record is not None:  # at the end: a message that the far end cannot answer for holds up no other
         courier.queue[flight.errand, flight.cursor] = None
-    courier.failure_count += 1
     turn.custody.count("retries")
+    if courier.retry_at_ms is not None and courier.retry_at_ms > turn.now.mono_ms:
+        return  # several attempts that were under way together are one failure: the wait is set
+    courier.failure_count += 1
     delay_ms = retry_delay_ms(flight.instance, courier.failure_count)
     courier.retry_at_ms = turn.now.mono_ms + delay_ms
     turn.custody.timers.add(courier.retry_at_ms, TimerKind.COURIER, name=flight.instance)
