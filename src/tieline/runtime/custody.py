@@ -50,7 +50,13 @@ class Custody:
             RecoveryRequired: the disk failed.
         """
         process: dict[str, Any] = msgspec.to_builtins(self_identity())
-        journal = Journal.open(os.path.join(stores, instance), instance, session, process=process)
+        journal = Journal.open(
+            os.path.join(stores, instance),
+            instance,
+            session,
+            process=process,
+            created_ms=time.time_ns() // 1_000_000,
+        )
         return cls(journal, stores, instance, loop, log)
 
     def commit(
