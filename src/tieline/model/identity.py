@@ -65,7 +65,11 @@ def is_instance(text: str) -> bool:
 
 def is_plain_id(text: str) -> bool:
     """Return whether `text` is an id of 1 to 256 characters without control characters."""
-    return 0 < len(text) <= PLAIN_ID_CHARACTERS_MAX and not any(
+    if not 0 < len(text) <= PLAIN_ID_CHARACTERS_MAX:
+        return False
+    if text.isascii() and text.isprintable():  # nearly every id: no character is looked at in Python
+        return True
+    return not any(
         ord(character) < 0x20 or 0x7F <= ord(character) <= 0x9F or 0xD800 <= ord(character) <= 0xDFFF
         for character in text
     )

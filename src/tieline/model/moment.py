@@ -26,7 +26,7 @@ def to_iso(wall_ms: int) -> str:
     """Return ISO-8601 UTC with milliseconds and `Z`."""
     clamped = min(max(wall_ms, 0), WALL_MS_MAX)
     moment = _EPOCH + timedelta(milliseconds=clamped)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{clamped % 1000:03d}Z"
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def from_iso(text: str) -> int:
