@@ -1,6 +1,7 @@
 """The dispatch: what is imported, which exit code, and what a person never sees."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -179,13 +180,13 @@ def test_main_peers_without_root_stays_light_and_quick(place: Any) -> None:
     done = subprocess.run(command, capture_output=True, env=environment, check=True)
     assert done.stderr.splitlines()[-1] == b"[]"
 
-    def best_ms(words: list[str]) -> float:
-        """Return the shortest of several starts: the others measure the neighbours."""
-        found = []
-        for _ in range(9):
-            started = time.perf_counter()
-            subprocess.run(words, capture_output=True, env=environment, check=True)
-            found.append(time.perf_counter() - started)
-        return min(found) * 1_000
+    def cost_s(words: list[str]) -> float:
+        """Return the processor time of one start: the clock on the wall measures the neighbours, too."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(words, capture_output=True, env=environment, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert best_ms(command) <= 4 * best_ms([sys.executable, "-c", "pass"])
+    empty = [sys.executable, "-c", "pass"]
+    costs = [(cost_s(command), cost_s(empty)) for _ in range(15)]
+    assert sum(sorted(cost for cost, _ in costs)[:8]) <= 4 * sum(sorted(cost for _, cost in costs)[:8])
