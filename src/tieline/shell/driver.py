@@ -239,6 +239,7 @@ class Driver:
             self._again.extend([*group, *self._waiting])
             self._waiting, self._urgent_count, self._is_single = [], 0, True
             self._lazy_at_ms = None
+            self._ports.arm(None)  # until each command was decided alone
         self.engine.restore(self._ports.load(), self._ports.now())
         self._step_single()
 
@@ -270,6 +271,7 @@ class Driver:
         self._again.clear()
         self._lazy_at_ms = None
         self.is_in_doubt = True
+        self._ports.arm(None)  # nothing can be decided until the store is open again
         for turn in lost:
             if turn.done is not None and not turn.is_answered:
                 turn.is_answered = True
@@ -310,7 +312,8 @@ class Driver:
 
     def _arm(self) -> None:
         due = self.engine.deadline_ms
-        if self._lazy_at_ms is not None and (due is None or self._lazy_at_ms < due):
+        # While a group is at the store its end starts the next one; a clock could only ring in vain.
+        if self._lazy_at_ms is not None and not self._group and (due is None or self._lazy_at_ms < due):
             due = self._lazy_at_ms
         self._ports.arm(due)
 
