@@ -17,6 +17,7 @@ import msgspec
 __all__ = ["Answer", "Answers", "Host"]
 
 ANSWERS_MAX = 32
+EXCERPTS_MAX = 1_024
 ANSWER_CHARACTERS_MAX = 1_048_576
 PAUSES = frozenset({"permission", "cancelled", "shutdown"})
 
@@ -63,6 +64,7 @@ class Host:
         self.context_percent: int | None = None
         self.is_wake_out = False
         self.answers: dict[str | None, Answers] = {}
+        self.excerpted: OrderedDict[str, None] = OrderedDict()  # shown once as an excerpt, still unread
         self._tokens: dict[str, str] = {}
 
     def state(self, *, is_busy: bool | None, pause: str | None, has_pause: bool) -> None:
@@ -106,6 +108,13 @@ class Host:
     def has_runs(self) -> bool:
         """Whether any run is live."""
         return bool(self._tokens)
+
+    def note_excerpts(self, message_ids: tuple[str, ...]) -> None:
+        """Remember whose excerpt was shown: once is enough."""
+        for message_id in message_ids:
+            self.excerpted[message_id] = None
+        while len(self.excerpted) > EXCERPTS_MAX:
+            self.excerpted.popitem(last=False)
 
     def add_answer(self, run: str | None, entry: str, text: str, at_ms: int) -> None:
         """Keep a finished answer of the root (None) or of one run."""

@@ -9,9 +9,11 @@ Source: reference/native.md 1L, 1M, 2.10; DESIGN.md 3.
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from tieline.engine.contract import BeginRun, EndRun, Expose, Taken, Untaken, UserPrompt
+from tieline.engine.contract import BeginRun, EndRun, Expose, Held, Taken, Untaken, UserPrompt
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Capability, Peer
+from tieline.model.message import Delivery
+from tieline.model.receipt import State
 from tieline.runtime.calls import Actor, Params, Reply
 from tieline.runtime.host import PAUSES
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TABLE"]
 
+WAITING_SEEN_MAX = 1_024
+"""Unread records looked at per boundary, so that passive mail in front hides no other."""
 DELEGATED = (Capability.SEND.value, Capability.RECEIVE.value, Capability.WAIT.value, Capability.REQUEST.value)
 
 
@@ -122,34 +126,68 @@ async def run_end(node: "Node", _actor: Actor, asked: RunEnd, _call: str | None)
 
 
 async def boundary(node: "Node", _actor: Actor, asked: Boundary, _call: str | None) -> Reply:
-    """Return the mail for the model at a safe boundary, prepared under a token."""
+    """Return the mail for the model at a safe boundary, prepared under a token.
+
+    Only what the text shows whole is prepared. A message too long for any boundary is shown once as
+    an excerpt that says how to read it, and stays unread.
+    """
     owner = Peer(node.instance, asked.run)
     node.host.is_wake_out = False
+    limits = node.settings.limits
+    waiting = tuple(
+        item
+        for item in node.engine.held(owner, unread_only=True, count_max=WAITING_SEEN_MAX)
+        if _may_come(item, asked.kind) and item.envelope.message_id not in node.host.excerpted
+    )
+    fitting = node.rendered(waiting, limits.boundary_bytes, limits.boundary_messages)
+    node.host.note_excerpts(fitting.excerpt_ids)
+    held, token = await _prepare(node, owner, fitting.message_ids, asked.kind)
+    shown = {item.envelope.message_id: item for item in held}
+    excerpts = [item for item in waiting if item.envelope.message_id in fitting.excerpt_ids]
+    text = node.rendered((*shown.values(), *excerpts), limits.boundary_bytes, limits.boundary_messages).text
+    unread = node.engine.inbox_counts(owner)
+    return Reply(
+        {
+            "text": text,
+            "messageIds": list(shown),
+            "token": token,
+            "generation": node.engine.arrival_generation,
+            "remaining": max(0, unread.unread - len(held)),
+        }
+    )
+
+
+def _may_come(item: Held, kind: str) -> bool:
+    """Return whether mail of this delivery may come at this kind of boundary."""
+    if item.is_prepared or item.state is not State.ACCEPTED:
+        return False
+    delivery = item.envelope.delivery
+    return (
+        kind == "prompt" or delivery is Delivery.STEER or (kind == "turn_end" and delivery is Delivery.QUEUE)
+    )
+
+
+async def _prepare(
+    node: "Node", owner: Peer, message_ids: tuple[str, ...], kind: str
+) -> tuple[tuple[Held, ...], str | None]:
+    """Prepare exactly these; return them with their token, or nothing and None."""
+    if not message_ids:
+        return (), None
     limits = node.settings.limits
     token = node.new_token()
     held = await node.ask(
         Expose(
             owner=owner,
             token=token,
-            rung="boundary" if asked.kind == "tool" else asked.kind,
+            rung="boundary" if kind == "tool" else kind,
             count_max=limits.boundary_messages,
             bytes_max=limits.boundary_bytes,
-            with_passive=asked.kind == "prompt",
-            only_steer=asked.kind == "tool",
+            message_ids=message_ids,
         )
     )
     if isinstance(held, Refusal):
         raise Refused.of(held)
-    unread = node.engine.inbox_counts(owner)
-    return Reply(
-        {
-            "text": node.model_text(held) if held else "",
-            "messageIds": [item.envelope.message_id for item in held],
-            "token": token if held else None,
-            "generation": node.engine.arrival_generation,
-            "remaining": max(0, unread.unread - len(held)),
-        }
-    )
+    return held, token
 
 
 async def taken(node: "Node", _actor: Actor, asked: Token, _call: str | None) -> Reply:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tieline import __version__, text
-from tieline.config import Limits
 from tieline.engine.contract import Held
 from tieline.engine.messaging import Messaging
 from tieline.errors import Refusal
@@ -22,16 +21,16 @@ from tieline.runtime import render
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
 
-__all__ = ["checks", "event_names", "events_after", "history", "model_text", "who"]
+__all__ = ["checks", "event_names", "events_after", "history", "rendered", "who"]
 
 PREVIEW_COLUMNS = 100
 EVENTS_SHOWN_MAX = 10_000
 
 
-def model_text(messages: Sequence[Held], new_boundary: Callable[[], str], limits: Limits) -> str:
+def rendered(
+    messages: Sequence[Held], new_boundary: Callable[[], str], bytes_max: int, count_max: int
+) -> text.Rendered:
     """Return mail as a model may read it: labelled, external, bounded, each frame under a fresh boundary."""
-    if not messages:
-        return ""
     shown = [
         text.Shown(
             message_id=item.envelope.message_id,
@@ -53,13 +52,9 @@ def model_text(messages: Sequence[Held], new_boundary: Callable[[], str], limits
         )
         for item in messages
     ]
-    rendered = text.model_context(
-        shown,
-        lambda _message: new_boundary(),
-        bytes_max=max(limits.boundary_bytes, 131_072),
-        count_max=len(shown),
+    return text.model_context(
+        shown, lambda _message: new_boundary(), bytes_max=bytes_max, count_max=count_max
     )
-    return rendered.text
 
 
 def history(engine: Messaging, cursor: int) -> list[dict[str, Any]]:

@@ -50,6 +50,7 @@ from tieline.shell.endpoint import CONTROL_SUFFIX, NATIVE_SUFFIX, bind_endpoint,
 from tieline.shell.process import identify, make_undumpable, require_supported_platform, self_identity
 from tieline.shell.switchboard import Switchboard
 from tieline.store.presence import PresenceStore
+from tieline.text import Rendered
 
 __all__ = ["Node"]
 
@@ -365,9 +366,9 @@ class Node:
             shape["content"] = envelope.content
         return shape
 
-    def model_text(self, messages: Sequence[Held]) -> str:
-        """Return mail as a model may read it."""
-        return inspect.model_text(messages, self.new_token, self.settings.limits)
+    def rendered(self, messages: Sequence[Held], bytes_max: int, count_max: int) -> Rendered:
+        """Return mail as a model may read it, as much as fits."""
+        return inspect.rendered(messages, self.new_token, bytes_max, count_max)
 
     def expires_ms(self, message_id: str, sender: Peer) -> int | None:
         """Return when a sent message expires."""

@@ -182,9 +182,17 @@ class Root:
             RecoveryRequired: the store of this root is in doubt; the same `message_id` may be sent later.
         """
         result = await self._call(
-            "local.send", to=to, content=content, topic=topic, replyTo=reply_to, delivery=delivery,
-            thread=thread, messageId=message_id, waitMs=_ms(wait_s), expiryMs=None if expiry_s is None else _ms(expiry_s),
-        )  # fmt: skip
+            "local.send",
+            to=to,
+            content=content,
+            topic=topic,
+            replyTo=reply_to,
+            delivery=delivery,
+            thread=thread,
+            messageId=message_id,
+            waitMs=_ms(wait_s),
+            expiryMs=None if expiry_s is None else _ms(expiry_s),
+        )
         return _one(result)
 
     async def ask(

@@ -33,6 +33,8 @@ __all__ = ["TABLE", "exposed", "read_mail"]
 EVENTS_PER_READ_MAX = 100
 MESSAGES_PER_READ_MAX = 16
 READ_BYTES_MAX = 131_072
+TEXT_BYTES_MAX = 16_777_216
+"""A read shows whole what it consumes: `READ_BYTES_MAX` of content, and the first message in any case."""
 
 
 class ListPeers(Params, frozen=True):
@@ -187,7 +189,7 @@ async def read_mail(
         "cursor": str(page.events[-1].cursor if page.events else max(after, page.latest_cursor)),
         "oldestCursor": str(page.oldest_cursor),
         "gap": page.has_gap,
-        "text": node.model_text(messages),
+        "text": node.rendered(messages, TEXT_BYTES_MAX, max(1, len(messages))).text,
     }
     if wait_ms and not messages:
         result["timedOut"] = True

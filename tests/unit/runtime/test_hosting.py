@@ -44,6 +44,30 @@ async def test_boundary_kind_decides_what_may_come(private_home: Path) -> None:
         assert "passive" in seen["prompt"]
 
 
+@pytest.mark.clause("I9", "I16")
+async def test_boundary_consumes_only_what_its_text_shows_whole(private_home: Path) -> None:
+    """What does not fit waits; what fits no boundary is shown once as an excerpt and stays unread."""
+    limits = {"boundary_bytes": 6_000}
+    async with two(private_home, limits=limits) as (alice, bob):
+        await alice.send("bob", "x" * 7_900)
+        for number in range(3):
+            await alice.send("bob", f"{number}" * 3_000)
+        seen: list[str] = []
+        for _ in range(4):
+            shown = await call(bob, "host.boundary", kind="tool")
+            assert len(shown["text"].encode()) <= 6_000
+            seen += shown["messageIds"]
+            if shown["token"]:
+                await call(bob, "host.taken", token=shown["token"])
+        assert len(seen) == len(set(seen)) == 3
+        left = await bob.inbox()
+        assert [len(message.content) for message in left] == [7_900]
+        assert (await call(bob, "host.boundary", kind="tool"))["text"] == ""
+        read = await call(bob, "peer_messages", messageId=left[0].message_id)
+        assert "x" * 7_900 in read["text"]
+        assert await bob.inbox() == []
+
+
 @pytest.mark.clause("native-114", "native-116", "native-115", "O06")
 async def test_wake_is_told_once_until_the_host_took_it(private_home: Path) -> None:
     """Five arrivals make one wake; after the boundary the next arrival makes another."""
