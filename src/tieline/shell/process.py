@@ -19,11 +19,10 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from tieline.errors import Refused
+from tieline.model.process import Liveness, ProcessIdentity
 
 __all__ = [
     "PeerCredentials",
@@ -39,7 +38,8 @@ __all__ = [
     "self_identity",
 ]
 
-State = Literal["alive", "gone", "unknown"]
+State = Liveness
+"""What `probe` answers."""
 
 ANCESTORS_MAX = 64
 """Deeper than any shell nesting; a loop that a race made ends here."""
@@ -68,28 +68,6 @@ def require_supported_platform() -> None:
     """
     if PLATFORM not in ("linux", "darwin"):
         raise Refused("UNSUPPORTED_PLATFORM", f"Tieline runs on Linux and macOS, not on {PLATFORM}")
-
-
-class ProcessIdentity(msgspec.Struct, frozen=True, gc=False):
-    """One life of one process, for records that outlive it.
-
-    Attributes:
-        boot_id: The kernel's boot; empty when it could not be read.
-        pid_namespace: Inode of the namespace in which `pid` counts; 0 when it could not be read.
-        pid: The process id.
-        start_ticks: Linux: clock ticks (10 ms) from boot to its start. macOS: seconds since 1970.
-        pidfd_inode: Inode of its pidfd where the kernel numbers them (Linux 6.9), else None.
-        platform: As `sys.platform` names it.
-        time_namespace: Inode of the time namespace in which `start_ticks` was read, 0 for none.
-    """
-
-    boot_id: str
-    pid_namespace: int
-    pid: int
-    start_ticks: int
-    pidfd_inode: int | None
-    platform: str
-    time_namespace: int = 0
 
 
 class _Status(NamedTuple):
