@@ -26,12 +26,13 @@ OWN = {"instanceId": None, "alias": None, "foundBy": "own"}
 """How a root of the command's own is shown in a JSON shape."""
 
 
-def reach(options: Namespace, *, may_change: bool) -> tuple[Client, Found, Places]:
+def reach(options: Namespace, *, may_change: bool, is_personal: bool = False) -> tuple[Client, Found, Places]:
     """Return a client of the root that this command means.
 
     Args:
         options: With `instance` and `run`, as `arguments.add_root_options` offers them.
         may_change: Whether the command sends, consumes or sets something.
+        is_personal: Whether it is about one mailbox, the root's or a run's, also when it only looks.
 
     Raises:
         Refused: as `locate.find_root` and `Client.call`.
@@ -46,7 +47,7 @@ def reach(options: Namespace, *, may_change: bool) -> tuple[Client, Found, Place
         instance=options.instance,
         run=options.run,
     )
-    if may_change and found.is_below_host and not options.run:
+    if (may_change or is_personal) and found.is_below_host and not options.run:
         with Client(found.root.control) as asking:
             runs = asking.call("local.who").get("runs")
         if isinstance(runs, list) and runs:

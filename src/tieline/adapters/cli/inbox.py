@@ -42,7 +42,7 @@ def run(options: Namespace) -> int:
     """Show the inbox, and return the exit code."""
     if options.after is not None and not (options.after.isascii() and options.after.isdigit()):
         raise UsageError("--after takes a cursor: a decimal number as `tieline inbox` prints it")
-    client, found, _ = reach(options, may_change=options.consume)
+    client, found, _ = reach(options, may_change=options.consume, is_personal=True)
     with client:
         answer = _read(client, options)
         with settle(client, answer.get("token") if options.consume else None):

@@ -47,7 +47,8 @@ def run(options: Namespace) -> int:
             own, peers, fault_count = _asked(client.call, options)
         if found.rule == "workspace" and own is not None:
             # It answers for its workspace; whoever runs this command is somebody else.
-            own, peers = None, [{key: own[key] for key in own if key != "isSelf"}, *peers]
+            peers = [{key: value for key, value in own.items() if key != "isSelf"}, *peers]
+            own = None
         body: dict[str, Any] = {"source": "root", "root": identity(found), "self": own, "peers": peers}
         notes = foreign_root(found) + _faults(fault_count)
     except Refused as error:

@@ -39,7 +39,7 @@ def test_inbox_preview_shows_mail_and_consumes_nothing(run: Run, fake_root: Make
     assert "  | one\n  | two\n" in result.out
     assert "preview" in result.err
     assert "consume" not in root.params("local.inbox")
-    assert root.methods == ["local.inbox"]
+    assert root.methods == ["local.who", "local.inbox"]
 
 
 @pytest.mark.clause("K33", "I9")
@@ -99,6 +99,19 @@ def test_inbox_consumed_but_untold_says_it_will_be_shown_again(run: Run, fake_ro
     assert "shown again" in result.err
 
 
+@pytest.mark.clause("O18", "I47")
+def test_inbox_below_host_with_live_runs_needs_to_know_whose(run: Run, fake_root: Make) -> None:
+    """With live runs there are several mailboxes, also for a preview: the list, never a guess."""
+    root = fake_root({"local.inbox": mail(message()), "local.who": {"runs": [{"runId": "r-1"}]}})
+    for words in (["inbox"], ["inbox", "--consume"]):
+        result = run(*words, "--json")
+        assert (result.code, result.json["error"]["code"]) == (1, "AMBIGUOUS_TARGET")
+        assert "--run" in result.json["error"]["action"]
+    assert "local.inbox" not in root.methods
+    assert run("inbox", "--run", "token").code == 0
+    assert root.params("local.inbox")["run"] == "token"
+
+
 @pytest.mark.clause("O07")
 def test_inbox_short_wait_reads_at_least_once(run: Run, fake_root: Make) -> None:
     """However short the wait, one read happens, and mail that is there is shown."""
@@ -136,7 +149,8 @@ def test_inbox_long_wait_is_asked_in_steps_each_root_takes(
     answers = iter([mail(timedOut=True), mail(timedOut=True), mail(message())])
     root = fake_root({"local.inbox": lambda params: next(answers)})
     assert run("inbox", "--wait", "60").code == 0
-    assert [params["waitMs"] for _, params in root.requests] == [50, 50, 50]
+    asked = [params["waitMs"] for method, params in root.requests if method == "local.inbox"]
+    assert asked == [50, 50, 50]
 
 
 @pytest.mark.clause("S22")
