@@ -183,7 +183,7 @@ class ControlLink(asyncio.Protocol):
 
     def _note_token(self, request: RequestReceived, result: dict[str, Any]) -> None:
         """Remember a token that the reading command must settle before it ends."""
-        if request.method == "local.inbox" and result.get("token"):
+        if request.method in ("local.inbox", "local.ask") and result.get("token"):
             self._tokens.add(result["token"])
         elif request.method in ("host.taken", "host.refused"):
             self._tokens.discard(str(request.params.get("token")))

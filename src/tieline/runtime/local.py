@@ -194,7 +194,10 @@ def _bounded(wait_ms: int) -> int:
 
 
 async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Reply:
-    """Send one question and wait for its correlated reply; a timeout is not an answer."""
+    """Send one question and wait for its correlated reply; a timeout is not an answer.
+
+    The reply is prepared under `token`, which the caller settles once it showed it.
+    """
     if not isinstance(asked.to, str):
         raise Refused("INVALID_PARAMS", "an ask has one target")
     sender = node.acting_peer(actor, asked.run)
@@ -227,15 +230,14 @@ async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Rep
     read = PeerMessages(message_id=found[0].envelope.message_id, run=asked.run)
     reply = await read_mail(node, actor, read, wait_ms=0, rung="read")
     messages = reply.result["messages"]
-    fallback = await node.with_content(found[0])
     return Reply(
         {
             "receipt": shape,
-            "reply": messages[0] if messages else fallback,
+            "reply": messages[0] if messages else await node.with_content(found[0]),
             "timedOut": False,
             "text": reply.result["text"],
-        },
-        reply.taken,
+            "token": reply.taken,
+        }
     )
 
 

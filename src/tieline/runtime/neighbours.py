@@ -148,7 +148,7 @@ class Neighbours:
             harness=record.provider,
             model=record.model,
             is_busy=record.status == "working",
-            context_percent=None if percent is None else min(100, max(0, round(percent))),
+            context_percent=None if not percent else min(100, max(0, round(percent))),  # 0: not told
         )
 
     def age_ms(self, instance: str) -> int | None:

@@ -205,7 +205,11 @@ class Root:
             OutcomeUnknown: it expired unread.
         """
         result = await self._call("local.ask", to=to, content=content, topic=topic, timeoutMs=_ms(timeout_s))
-        return None if result["reply"] is None else msgspec.convert(result["reply"], Message)
+        if result["reply"] is None:
+            return None
+        if result["token"] is not None:
+            await self._call("host.taken", token=result["token"])
+        return msgspec.convert(result["reply"], Message)
 
     async def reply(self, message_id: str, content: str, *, wait_s: float = 3.0) -> dict[str, Any]:
         """Answer a received message; returns the reply's receipt.
