@@ -221,7 +221,7 @@ def _descriptor(record: dict[str, Any], age_ms: int) -> dict[str, Any]:
         "ageMs": age_ms,
     }
     percent = record.get("contextPercent")
-    if isinstance(percent, int | float) and not isinstance(percent, bool):
+    if isinstance(percent, int | float) and not isinstance(percent, bool) and percent:  # 0: not told
         shape["contextPercent"] = round(percent)
     extension = record.get("communication")
     if not isinstance(extension, dict) or not _is_sound(extension):
