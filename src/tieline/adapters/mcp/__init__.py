@@ -16,6 +16,7 @@ from tieline.adapters.stdio.pipes import Inlet, Outlet, take_over
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from typing import Any
 
 __all__ = ["main", "parser"]
 
@@ -81,6 +82,28 @@ def main(argv: list[str]) -> int:
             os.close(source)
             return 0
     inlet.run()
-    from tieline.adapters.mcp.serving import Options, serve  # noqa: PLC0415 - this is the import that waits
+    serving = _import_serving()
+    return int(serving.serve(inlet, outlet, answers, serving.Options(**given)))
 
-    return serve(inlet, outlet, answers, Options(**given))
+
+def _import_serving() -> "Any":
+    """Import what serves tool calls, as fast as it goes: a first call may be waiting for it.
+
+    The collector finds nothing in what an import makes, and looks at all of it again and again. The loop
+    imports TLS, which no door of this process speaks, but does without where it is not there.
+    """
+    import gc  # noqa: PLC0415 - built in
+    import sys  # noqa: PLC0415 - built in
+
+    gc.disable()
+    is_without_tls = "ssl" not in sys.modules
+    if is_without_tls:
+        sys.modules["ssl"] = None  # type: ignore[assignment]  # documented: the import then fails
+    try:
+        from tieline.adapters.mcp import serving  # noqa: PLC0415 - this is the import that waits
+    finally:
+        if is_without_tls:
+            del sys.modules["ssl"]
+        gc.freeze()
+        gc.enable()
+    return serving

@@ -31,6 +31,7 @@ from tieline.adapters.stdio.calls import (
 from tieline.adapters.stdio.pipes import TOO_LONG, Inlet, Outlet, end_within
 from tieline.errors import ProtocolError, RecoveryRequired, Refused, TielineError
 from tieline.runtime.options import RootOptions
+from tieline.runtime.root import open_root
 from tieline.wire import jsonrpc
 
 __all__ = ["Door", "Options", "serve"]
@@ -60,7 +61,6 @@ class Options(NamedTuple):
 
 def serve(inlet: Inlet, outlet: Outlet, answers: early.EarlyAnswers, options: Options) -> int:
     """Serve the host until it leaves; return the exit code of the process."""
-    from tieline.runtime.root import open_root  # noqa: PLC0415 - a door is tested without a root
 
     async def main() -> int:
         return await Door(inlet, outlet, answers, options, open_root).run()
