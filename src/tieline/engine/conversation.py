@@ -22,7 +22,17 @@ from tieline.engine.contract import Act
 from tieline.errors import Refusal
 from tieline.model.message import Envelope, Key
 
-__all__ = ["DEPTH_MAX", "Budgets", "act_fault", "answer_fault", "context_record", "depth_of", "reply_fault"]
+__all__ = [
+    "DEPTH_MAX",
+    "Budgets",
+    "act_fault",
+    "answer_fault",
+    "ask_back_fault",
+    "context_record",
+    "crossing_fault",
+    "depth_of",
+    "reply_fault",
+]
 
 DEPTH_MAX = 64  # what the wire can say: reference/native.md 2.8
 EXPOSURES_KEPT = 16  # per peer: only the last that did not fail counts
@@ -47,6 +57,31 @@ def answer_fault(original: Envelope | None, reply: Envelope) -> Refusal | None:
     if original is None or original.sender != reply.recipient or original.recipient != reply.sender:
         return Refusal("INVALID_REPLY", "no message with this id came from exactly that peer")
     return None
+
+
+def ask_back_fault(theirs: Envelope | None) -> Refusal | None:
+    """Return why a question may not be asked of a peer that waits for our answer to `theirs`, or None.
+
+    Both would wait for the other. Source: reference/reliability.md I30; reference/open-bugs.md O21.
+    """
+    if theirs is None:
+        return None
+    return Refusal(
+        "RESOURCE_BUSY", f"that peer waits for your answer to {theirs.message_id}: reply to it first"
+    )
+
+
+def crossing_fault(ours: Envelope | None, theirs: Envelope) -> Refusal | None:
+    """Return why an arriving question is refused while its asker is asked `ours` by us, or None.
+
+    Two questions that crossed on the way: of the two, the one with the greater id gives way, so that
+    exactly one of them does, whichever end decides first.
+    """
+    if ours is None or ours.message_id >= theirs.message_id:
+        return None
+    return Refusal(
+        "RESOURCE_BUSY", f"the two questions crossed: this peer waits for your answer to {ours.message_id}"
+    )
 
 
 def reply_fault(original: Envelope | None, reply: Envelope) -> Refusal | None:

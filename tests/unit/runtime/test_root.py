@@ -170,3 +170,34 @@ async def _until(root: Root, message_id: str, state: str) -> dict:  # type: igno
             return status
         await asyncio.sleep(0.02)
     raise AssertionError(f"{message_id} is not {state}: {status}")
+
+
+@pytest.mark.clause("I30", "O21")
+async def test_asks_of_two_roots_to_each_other_never_both_wait(private_home: Path) -> None:
+    """Crossing questions: exactly one gives way at once, and the other is answered; asking back is refused."""
+    async with two(private_home) as (alice, bob):
+        for _ in range(5):
+            ended = await asyncio.gather(_contend(alice, "bob"), _contend(bob, "alice"))
+            assert sorted(ended) == ["answered", "gave way"]
+        question = asyncio.get_running_loop().create_task(alice.ask("bob", "waiting?", timeout_s=3))
+        waiting = (await bob.inbox(wait_s=3, asks=True))[0]
+        with pytest.raises(Refused, match="reply to it first") as caught:
+            await bob.ask("alice", "what do you mean?", timeout_s=3)
+        assert caught.value.code == "RESOURCE_BUSY"
+        await bob.reply(waiting.message_id, "answer")
+        reply = await question
+        assert reply is not None
+        assert reply.content == "answer"
+
+
+async def _contend(root: Root, other: str) -> str:
+    """Ask the other at the same moment; whoever gives way answers the question that stands."""
+    try:
+        reply = await root.ask(other, "first?", timeout_s=5)
+    except Refused as refused:
+        assert refused.code == "RESOURCE_BUSY"
+        question = (await root.inbox(wait_s=3, consume=True, asks=True))[0]
+        await root.reply(question.message_id, "yes")
+        return "gave way"
+    assert reply is not None
+    return "answered"

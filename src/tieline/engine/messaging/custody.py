@@ -39,7 +39,7 @@ from tieline.machine.inbox import Stage
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Envelope, Key
 from tieline.model.moment import Moment
-from tieline.model.receipt import Event
+from tieline.model.receipt import FINAL, Event
 
 __all__ = ["Custody"]
 
@@ -89,6 +89,7 @@ class Custody:
         self.history = History()
         self.prune_heap: list[tuple[int, int]] = []
         self.next_prune_ms: int | None = None
+        self.asks: dict[tuple[str, str], list[int]] = {}  # (asker, asked): questions that may still wait
         self.recorded: dict[int, str] = {}  # in the context journal, and not consumed yet
         self.state_bytes = 0
         self.open_count = 0
@@ -138,6 +139,24 @@ class Custody:
         """Return the sent message with this key."""
         cursor = self.sent_keys.get(key)
         return None if cursor is None else self.records[cursor]
+
+    def open_ask(self, asker: str, asked: str, now: Moment) -> Record | None:
+        """Return the oldest question between two peers that is neither answered nor over.
+
+        Looking forgets those that are, so that the list stays as short as what waits.
+        """
+        waiting = [
+            cursor
+            for cursor in self.asks.get((asker, asked), ())
+            if cursor in self.records
+            and self.records[cursor].receipt.state not in FINAL
+            and self.records[cursor].deadline_ms > now.mono_ms
+        ]
+        if waiting:
+            self.asks[asker, asked] = waiting
+            return self.records[waiting[0]]
+        self.asks.pop((asker, asked), None)
+        return None
 
     def standing_of(self, peer: Peer) -> Standing:
         """Return what a peer of our own may do."""
@@ -227,6 +246,8 @@ class Custody:
         self.state_bytes += record.size_bytes
         mailbox = self.mailbox(record.owner)
         self.budgets.count_stored(envelope)
+        if envelope.is_ask:
+            self.asks.setdefault((envelope.sender.id, envelope.recipient.id), []).append(row.cursor)
         if row.box is Box.IN:
             self.received_keys[envelope.key] = row.cursor
             mailbox.received.append(row.cursor)

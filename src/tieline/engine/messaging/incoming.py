@@ -205,7 +205,7 @@ def _facts(turn: Turn, command: Offer, wrong: str | None, bucket: Bucket) -> Fac
         may_receive=Capability.RECEIVE.value in own,
         target=target,
         is_conflict=is_conflict,
-        conversation=None if wrong else _reply_fault(custody, envelope),
+        conversation=None if wrong else _conversation_fault(turn, envelope),
         content_bytes=0 if wrong else envelope.content_bytes,
         content_bytes_max=limits.message_bytes,
         life_ms=life_ms,
@@ -232,7 +232,13 @@ def _target(custody: Custody, recipient: Peer) -> tuple[Target, frozenset[str]]:
     return Target.LIVE, custody.standing_of(recipient).capabilities
 
 
-def _reply_fault(custody: Custody, envelope: Envelope) -> Refusal | None:
+def _conversation_fault(turn: Turn, envelope: Envelope) -> Refusal | None:
+    custody = turn.custody
+    if envelope.is_ask:
+        ours = custody.open_ask(envelope.recipient.id, envelope.sender.id, turn.now)
+        refusal = conversation.crossing_fault(None if ours is None else ours.envelope, envelope)
+        if refusal is not None:
+            return refusal
     if envelope.reply_to is None:
         return None
     original = custody.sent(Key(custody.own, envelope.reply_to, envelope.sender.id))
