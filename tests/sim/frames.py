@@ -42,7 +42,8 @@ def outline(line: bytes) -> dict[str, Any]:
         }
     if "error" in frame:
         error = frame["error"] if isinstance(frame["error"], dict) else {}
-        data = error.get("data") if isinstance(error.get("data"), dict) else {}
+        given = error.get("data")
+        data: dict[str, Any] = given if isinstance(given, dict) else {}
         return {
             "kind": "error",
             "id": frame.get("id"),

@@ -12,7 +12,7 @@ Source: reference/reliability.md K8, K13, K14, K15, F9; 2.1.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tests.sim.clock import Clock
@@ -232,7 +232,7 @@ class Network:
             host.connected(end)
             end.join()
 
-    def _is_on(self, table: Any, key: Any) -> bool:
+    def _is_on(self, table: Mapping[Any, int], key: object) -> bool:
         return table.get(key, -1) >= self.clock.mono_ms
 
     # ------------------------------------------------------------ faults

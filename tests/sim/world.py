@@ -39,7 +39,7 @@ class SimWorld:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.clock = Clock()
+        self.clock: Clock = Clock()
         self.history = History()
         self.chance = random.Random(f"world/{plan.seed}")
         self.network = Network(self.clock, self.history, random.Random(f"network/{plan.seed}"))

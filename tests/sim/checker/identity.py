@@ -93,9 +93,9 @@ def i47_sender_is_key(reading: Reading, claim: Claim) -> None:
                 )
     for _, entry in reading.all_of("listed"):
         for cursor, message, sender, _ in entry.data["held"]:
-            fact = reading.messages.get(entry.root, {}).get(cursor)
-            if fact is not None:
-                claim(fact.row["sender_instance"] == sender, entry.root, "shows", message, "as of", sender)
+            held = reading.messages.get(entry.root, {}).get(cursor)
+            if held is not None:
+                claim(held.row["sender_instance"] == sender, entry.root, "shows", message, "as of", sender)
 
 
 def i48_pages(reading: Reading, claim: Claim) -> None:

@@ -68,7 +68,7 @@ def _settled(reading: Reading) -> dict[tuple[str, str, str], int]:
         frame = told.asked.frame
         message = frame["send"]["message"] if "send" in frame else frame.get("message")
         to = frame["send"]["to"] if "send" in frame else frame.get("to")
-        if told.answer is not None and message is not None:
+        if told.answer is not None and message is not None and to is not None:
             answer = told.answer.frame
             if answer["kind"] == "result" or answer["code"] not in UNKNOWN_CODES:
                 found.setdefault((told.asked.root, message, to), told.answer.place)

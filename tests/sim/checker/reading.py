@@ -145,6 +145,8 @@ class Reading:
                 case "prune":
                     for cursor in row["messages"]:
                         self.pruned.setdefault(root, {})[cursor] = fact
+                case _:
+                    pass  # runs and muted peers: read from `durable` where they matter
 
     def _pair(self) -> None:
         """Match requests with answers, on each side of a line by itself."""

@@ -31,7 +31,8 @@ def i15_lattice(reading: Reading, claim: Claim) -> None:
             if message is None:
                 continue
             is_held = message.row["box"] == "in"
-            state, was_retryable, outcome = ("accepted" if is_held else "pending"), False, None
+            state, was_retryable = "accepted" if is_held else "pending", False
+            outcome: str | None = None
             for fact in moves:
                 to = fact.row["state"]
                 is_allowed = (state, to) in (HELD_MOVES if is_held else SENT_MOVES)
