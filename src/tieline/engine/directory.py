@@ -18,7 +18,7 @@ import msgspec
 
 from tieline.config import Scope, is_alias
 from tieline.errors import Refusal
-from tieline.model.identity import Availability, Descriptor, Peer, is_peer_id
+from tieline.model.identity import Availability, Descriptor, Peer, is_peer_id, peer_id
 
 __all__ = ["Listing", "Place", "Root", "Run", "is_in_scope", "listing", "opaque", "relation", "resolve"]
 
@@ -144,9 +144,7 @@ def resolve(
     inside: list[Descriptor] = []
     outside = False
     for root in roots:
-        for item in _descriptors(root):
-            if target not in (item.peer.id, item.alias):
-                continue
+        for item in _descriptors(root, target):
             if is_in_scope(own, root.place, wide):
                 inside.append(item)
             else:
@@ -164,8 +162,15 @@ def resolve(
     return Refusal("UNKNOWN_TARGET", "no peer of this name is known here")
 
 
-def _descriptors(root: Root) -> list[Descriptor]:
-    """Return the root and its runs as descriptors."""
+def _descriptors(root: Root, target: str | None = None) -> list[Descriptor]:
+    """Return the root and its runs as descriptors; with `target`, only those that bear it."""
+    # Every send looks its target up: nothing is made of those who do not bear the name.
+    has_own = target is None or target in (root.alias, peer_id(root.instance, None))
+    runs = [
+        run for run in root.runs if target is None or target in (run.alias, peer_id(root.instance, run.run))
+    ]
+    if not has_own and not runs:
+        return []
     shared = {
         "session": root.session,
         "project": root.project,
@@ -180,12 +185,12 @@ def _descriptors(root: Root) -> list[Descriptor]:
         peer=Peer(root.instance), alias=root.alias, kind="root", activity=root.activity,
         capabilities=root.capabilities, is_busy=root.is_busy, context_percent=root.context_percent, **shared,  # type: ignore[arg-type]
     )  # fmt: skip
-    return [own] + [
+    return [own] * has_own + [
         Descriptor(
             peer=Peer(root.instance, run.run), alias=run.alias, kind="run", activity=run.activity,
             capabilities=run.capabilities, is_busy=True, **shared,  # type: ignore[arg-type]
         )
-        for run in root.runs
+        for run in runs
     ]  # fmt: skip
 
 
