@@ -363,3 +363,21 @@ def test_attach_root_that_may_not_open_says_so_and_exits_1(start: Any, private_h
     assert process.popen.returncode == 1
     assert process.popen.stderr is not None
     assert b"Next: set `enabled = true`" in process.popen.stderr.read()
+
+
+def test_page_of_the_door_names_every_method_and_field() -> None:
+    """A shim can be written from docs/attach.md alone: no operation and no field is missing there."""
+    import msgspec
+
+    from tieline.adapters.attach.teammate import OPERATIONS
+    from tieline.runtime.operations import TABLE
+
+    page = (Path(SOURCES).parent / "docs" / "attach.md").read_text(encoding="utf-8")
+    for method, (shape, _handler) in TABLE.items():
+        assert f"`{method}`" in page, method
+        if not method.startswith("local."):
+            row = next(line for line in page.splitlines() if line.startswith(f"| `{method}` |"))
+            for field in msgspec.structs.fields(shape):
+                assert f"`{field.encode_name}" in row, (method, field.encode_name)
+    for operation in OPERATIONS:
+        assert f"`{operation.removeprefix('resource.')}`" in page, operation

@@ -205,14 +205,16 @@ class Parent:
         boundary = (await self._root.operations.call(host, "host.boundary", asked)).result
         token = boundary["token"]
         counts = {"generation": boundary["generation"], "remaining": boundary["remaining"]}
-        if token is None:
+        if not boundary["text"]:
             return {"messageIds": [], "consumed": 0, **counts}
+        consumed = 0
         is_recorded = False
         try:
             is_recorded = await self._offered(address, boundary)
         finally:
-            settle = self._root.operations.flushed if is_recorded else self._root.operations.unflushed
-            consumed = await settle(token)
+            if token is not None:  # a text without one only says that a long message waits to be read
+                settle = self._root.operations.flushed if is_recorded else self._root.operations.unflushed
+                consumed = await settle(token)
         if not is_recorded:
             raise Refused("WAIT_TIMEOUT", "the context was not recorded; its messages stay unread")
         return {"messageIds": boundary["messageIds"], "consumed": consumed, **counts}

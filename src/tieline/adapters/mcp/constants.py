@@ -146,9 +146,8 @@ TOOLS = (
             "delivery": {
                 "type": "string",
                 "enum": ["steer", "queue", "passive"],
-                "description": "When the recipient's model sees it: at its next tool boundary "
-                "(steer), when its turn "
-                "ends (queue), or with its next prompt (passive).",
+                "description": "When the recipient's model sees it: at its next tool boundary (steer, the "
+                "default), when its turn ends (queue), or with its next prompt (passive).",
             },
             "notifyWhenIdle": {
                 "type": "boolean",

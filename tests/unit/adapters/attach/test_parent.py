@@ -251,6 +251,20 @@ def test_consume_without_mail_is_an_empty_result() -> None:
     play(story)
 
 
+def test_consume_excerpt_alone_is_shown_and_consumes_nothing() -> None:
+    """A message too long for any boundary is announced to the child too, and stays unread."""
+
+    async def story(team: Team) -> None:
+        team.root.operations.gives("host.boundary", {**BOUNDARY, "token": None, "messageIds": []})
+        team.ask("1", "consume")
+        assert (await team.hears())[1]["text"] == "mail"
+        team.parent.take("team.peerContextCommit", {**IDS, "requestId": "1", "recorded": True})
+        assert (await team.result("1"))["result"]["consumed"] == 0
+        assert team.root.operations.was_flushed == team.root.operations.was_unflushed == []
+
+    play(story)
+
+
 def test_record_consumes_the_named_messages_as_the_child() -> None:
     """What the child read and recorded counts as read, at most 128 at once."""
 
