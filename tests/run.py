@@ -56,7 +56,10 @@ SUITES: dict[str, tuple[str, tuple[tuple[str, ...], ...]]] = {
     "scripts": ("tests/scripts", (("{python}", *PYTEST, "tests/scripts"),)),
     "contract": ("tests/contract", (("{python}", *PYTEST, "tests/contract"),)),
     "sim": ("tests/sim", (("{python}", "-m", "tests.sim"),)),
-    "mutants": ("tests/mutants", (("{python}", "-m", "tests.mutants"), ("{python}", *PYTEST, "tests/mutants"))),
+    "mutants": (
+        "tests/mutants",
+        (("{python}", "-m", "tests.mutants"), ("{python}", *PYTEST, "tests/mutants")),
+    ),
     "fuzz": ("tests/fuzz", (("{python}", *PYTEST, "tests/fuzz"),)),
     "system": ("tests/system", (("{python}", *PYTEST, "tests/system"),)),
     "typing": ("tests/typing", (("{python}", "-m", "mypy", "--strict", "tests/typing"),)),
