@@ -12,7 +12,9 @@ from tieline.engine.conversation import (
     Budgets,
     act_fault,
     answer_fault,
+    ask_back_fault,
     context_record,
+    crossing_fault,
     depth_of,
     reply_fault,
 )
@@ -59,6 +61,19 @@ def test_arriving_reply_to_anything_but_our_message_is_no_reply() -> None:
         envelope("r", B, A, reply_to="q"),
     ):
         assert code(reply_fault(original, wrong)) == "INVALID_REPLY"
+
+
+@pytest.mark.clause("I30")
+def test_question_faults_name_the_question_that_waits() -> None:
+    """A question that would make both wait is refused with the id that is to be answered first."""
+    assert ask_back_fault(None) is None
+    refusal = ask_back_fault(envelope("q5", B, A))
+    assert code(refusal) == "RESOURCE_BUSY"
+    assert refusal is not None
+    assert "q5" in refusal.text
+    assert crossing_fault(None, envelope("q5", B, A)) is None
+    assert crossing_fault(envelope("q6", A, B), envelope("q5", B, A)) is None
+    assert code(crossing_fault(envelope("q4", A, B), envelope("q5", B, A))) == "RESOURCE_BUSY"
 
 
 @pytest.mark.clause("native-111", "I29")

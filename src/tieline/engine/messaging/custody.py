@@ -14,7 +14,7 @@ Source: reference/native.md 2.8, 3.4; reference/reliability.md I11, I12, I21, I2
 import heapq
 from bisect import insort
 from collections import OrderedDict, deque
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from tieline.config import RECEIPT_RESERVE_BYTES, Limits
 from tieline.engine.contract import (
@@ -44,6 +44,8 @@ from tieline.model.receipt import FINAL, Event
 __all__ = ["Custody"]
 
 RUN_BYTES = 256
+
+_Name = TypeVar("_Name", str, tuple[str, str])
 
 
 class Custody:
@@ -382,6 +384,8 @@ class Custody:
             self.state_bytes -= record.size_bytes
             self.budgets.count_forgotten(record.envelope)
             self.recorded.pop(cursor, None)
+            if record.envelope.is_ask and cursor in self.asks.get(record.route, ()):
+                _unlist(self.asks, record.route, cursor)
             if record.box is Box.OUT:
                 _unlist(self.sent_by_id, record.envelope.message_id, cursor)
             else:
@@ -398,7 +402,7 @@ class Custody:
         self.history.prune(row.oldest_cursor)
 
 
-def _unlist(lists: dict[str, list[int]], name: str, cursor: int) -> None:
+def _unlist(lists: dict[_Name, list[int]], name: _Name, cursor: int) -> None:
     discard(lists[name], cursor)
     if not lists[name]:
         del lists[name]

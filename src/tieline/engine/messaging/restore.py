@@ -80,9 +80,9 @@ def _resume(custody: Custody, told: dict[int, int], now: Moment) -> None:
     prepared: dict[str, list[int]] = {}
     for cursor, record in custody.records.items():
         record.trim()
-        # A receipt that our own root was told of may have been lost with its rows; nobody was told then.
-        if told.get(cursor, 0) <= record.receipt_cursor:
-            record.told_cursor = told.get(cursor, 0)
+        # What our own root was told may have been lost with its rows. It is told again all the same:
+        # the move that follows has a cursor above every one that was ever given.
+        record.told_cursor = told.get(cursor, 0)
         if record.transit is not None:
             record.transit.may_have_left = True  # an attempt may have been under way
             record.transit.retry_at_ms = now.mono_ms

@@ -15,6 +15,7 @@ from tieline.engine.contract import (
     UserPrompt,
 )
 from tieline.engine.messaging.housekeeping import PRUNED_MAX, TIMERS_MAX
+from tieline.errors import Refusal
 from tieline.model.identity import Peer
 from tieline.model.receipt import State
 
@@ -101,6 +102,27 @@ def test_unresolved_record_is_never_forgotten() -> None:
         bench.tick(DAY_MS)
     assert bench.state() is State.UNKNOWN
     assert bench.engine.worst_case_bytes == 2_048
+
+
+def test_message_that_tried_again_and_is_in_doubt_is_not_forgotten() -> None:
+    """Its first end was due to be forgotten; its doubt is not."""
+    bench = Bench()
+    bench.settle(transmitted(bench.submit())[0].attempt, Refusal("QUEUE_FULL", "full"))
+    bench.settle(transmitted(bench.submit())[0].attempt, Outcome.LOST)
+    for _ in range(4):
+        bench.tick(DAY_MS)
+    assert bench.state() is State.UNKNOWN
+
+
+def test_questions_are_forgotten_with_their_records() -> None:
+    """What was asked leaves no trace when its record goes."""
+    bench = Bench()
+    bench.offer("q1", is_ask=True)
+    bench.offer("q2", is_ask=True)
+    assert bench.engine._custody.asks
+    bench.tick(600_000)
+    bench.tick(2 * DAY_MS)
+    assert bench.engine._custody.asks == {}
 
 
 def test_record_that_moved_late_is_kept_for_a_retention_from_then() -> None:

@@ -187,6 +187,16 @@ def test_offers_faster_than_the_rate_are_limited_per_sender_root() -> None:
     assert code(bench.offer("m4")) == "RATE_LIMITED"
 
 
+def test_offers_of_a_root_and_its_runs_share_one_rate() -> None:
+    """More runs buy no more messages."""
+    bench = Bench(limits=Limits(rate_per_second=1, rate_burst=2))
+    (question,) = sends_of(bench.offered("m0", THEIR_RUN), AskDirectory)
+    directory(bench, question.attempt, {"theirs", "more"})
+    assert isinstance(bench.offer("m1", Peer("b", "more")), Receipt)
+    assert code(bench.offer("m2", THEIR_RUN)) == "RATE_LIMITED"
+    assert code(bench.offer("m3", B)) == "RATE_LIMITED"
+
+
 def test_offers_at_a_full_inbox_are_charged_too() -> None:
     """Hammering at a full inbox is limited like any flood."""
     bench = Bench(limits=Limits(rate_per_second=1, rate_burst=3, inbox_messages=1))
@@ -360,6 +370,17 @@ def test_automatic_offers_of_one_conversation_end_at_the_limit() -> None:
         assert isinstance(bench.offer(f"m{number}", correlation_id="c", automatic_depth=1), Receipt)
     assert code(bench.offer("m8", correlation_id="c", automatic_depth=1)) == "AUTOMATIC_REPLY_LIMIT"
     assert isinstance(bench.offer("m9", correlation_id="c"), Receipt)
+
+
+@pytest.mark.clause("I30", "O21")
+def test_question_that_crosses_ours_gives_way_when_its_id_is_the_greater() -> None:
+    """Of two questions that crossed exactly one is refused, whichever end decides first."""
+    bench = Bench()
+    bench.submit("m5", is_ask=True)
+    assert code(bench.offer("m6", is_ask=True)) == "RESOURCE_BUSY"
+    assert isinstance(bench.offer("m4", is_ask=True), Receipt)
+    assert isinstance(bench.offer("m7"), Receipt)
+    assert isinstance(bench.offer("m6", C, is_ask=True), Receipt)
 
 
 # ---------------------------------------------------------------- whose run

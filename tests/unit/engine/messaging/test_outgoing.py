@@ -352,6 +352,18 @@ def test_agent_sends_of_a_pair_end_at_their_limit_until_a_person_prompts() -> No
     assert code(bench.submit("n4", act=Act.AGENT)) is None
 
 
+@pytest.mark.clause("I30", "O21")
+def test_question_to_a_peer_that_waits_for_our_answer_is_refused_at_once() -> None:
+    """Two that ask each other would both wait; a plain message passes, and an answer frees both."""
+    bench = Bench()
+    bench.offer("q", B, is_ask=True)
+    assert code(bench.submit("m1", is_ask=True)) == "RESOURCE_BUSY"
+    assert code(bench.submit("m1", C, is_ask=True)) is None
+    attempt = transmitted(bench.submit("r", reply_to="q"))[0].attempt
+    bench.settle(attempt, accepted("r"))
+    assert code(bench.submit("m2", is_ask=True)) is None
+
+
 # ---------------------------------------------------------------- the route
 
 

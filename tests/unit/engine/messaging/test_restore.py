@@ -149,6 +149,23 @@ def test_restore_after_a_prune_keeps_the_gap_and_the_counter() -> None:
         assert fresh.latest_cursor == latest
 
 
+@pytest.mark.clause("I21", "I22", "I23", "mutant-6")
+def test_restored_record_is_still_the_same_message_to_a_repeat() -> None:
+    """The memory of ids is in the rows: a repeat after a restore is answered, not stored."""
+    bench = Bench()
+    first = bench.offer("m1")
+    bench.submit("s1")
+    bench.engine = bench.restored()
+    assert bench.offered("m1", B).rows == ()
+    assert bench.offer("m1") == first
+    assert code_of(bench.offer("m1", content="other")) == "MESSAGE_ID_CONFLICT"
+    assert bench.submit("s1").rows == ()
+
+
+def code_of(body: object) -> str | None:
+    return body.code if isinstance(body, Refusal) else None
+
+
 @pytest.mark.clause("I3", "K1")
 def test_restored_pending_head_is_transmitted_again_and_may_have_left() -> None:
     """An attempt may have been under way, so proof of death alone does not end it."""
