@@ -1,4 +1,4 @@
-"""All native links of one root: who is connected, what is asked of whom, what they ask of us.
+"""The links themselves: found or opened, used, told of what came, and hung up.
 
 Theory. The driver orders sends to instances; this module finds or opens the link, says `tieline.hello`
 once on it, and turns each answer into the `Settle` that the engine waits for. What peers ask becomes
@@ -9,35 +9,30 @@ Rule 2: a send whose link never opened is UNREACHED; one that was written and no
 Rule 3: an end is believed only when the kernel's peer pid is the pid of its presence record (S11).
 Rule 4: features travel only after `tieline.hello` was answered on that link.
 Rule 5: this module knows no event loop and no socket; the simulator runs this very file.
+Rule 6: one root has at most half of the inbound links, so that another always finds room (S18).
 
 Source: reference/native.md 2.5, 2.6, 2.6b, 3.4; reference/reliability.md S11 to S13, S18; DESIGN.md 1.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, assert_never
 
-import msgspec
-
-from tieline.config import HEARTBEAT_MS, IDLE_LINK_MS, Limits
+from tieline.config import IDLE_LINK_MS, Limits
 from tieline.engine.contract import (
     Answer,
     AskDirectory,
-    Asked,
-    AskStatus,
-    Command,
     DirectoryTold,
     Outcome,
     PushReceipt,
     Send,
     Settle,
-    Standing,
     Transmit,
 )
 from tieline.errors import Refusal
 from tieline.keys import PrivateKey
-from tieline.model.identity import Peer
-from tieline.model.moment import Moment
+from tieline.shell.switchboard.circuit import Circuit
+from tieline.shell.switchboard.ports import Call, Line, Told, World
+from tieline.shell.switchboard.serving import Serving
 from tieline.wire.native import mapping
 from tieline.wire.native.protocol import (
     Advertised,
@@ -53,119 +48,19 @@ from tieline.wire.native.protocol import (
     ResponseReceived,
 )
 
-__all__ = ["Far", "Line", "Switchboard", "World"]
+__all__ = ["Switchboard"]
+
+OpenEvent = (
+    LookupWanted | Authenticated | RequestReceived | NotificationReceived | ResponseReceived | RequestLost
+)
 
 UNPROVED_MAX = 16
 """Links whose far end has not proved who it is: reference/reliability.md S13."""
 SOCKETS_MIN = 32
 WAITING_SENDS_MAX = 4_096
-REQUESTS_PER_SECOND_MIN = 200
-"""Requests of one root per second, whatever they ask; a flood costs the flooder (S18, O57)."""
-REQUESTS_PER_MESSAGE = 20
-
-Call = Transmit | AskStatus | PushReceipt | AskDirectory
-Told = Callable[[dict[str, Any] | None, Refusal | None], None]
-
-
-class Far(msgspec.Struct, frozen=True):
-    """What presence says of a far end, and how it stands to us."""
-
-    advertised: Advertised
-    endpoint: str
-    pid: int
-    standing: Standing
-
-
-class Line(Protocol):
-    """One live socket, as thin as it can be."""
-
-    pid: int | None
-    number: int | None  # of the circuit it feeds
-
-    def write(self, data: bytes) -> None:
-        """Hand over bytes; they are sent in order."""
-
-    def close(self) -> None:
-        """Send what was handed over, then close."""
-
-    def pause(self, *, is_paused: bool) -> None:
-        """Stop or go on reading."""
-
-
-class World(Protocol):
-    """What a switchboard needs of its root."""
-
-    def now(self) -> Moment:
-        """Return the clocks."""
-
-    def nonce(self) -> bytes:
-        """Return 32 fresh random bytes."""
-
-    def lookup(self, instance: str, *, is_fresh: bool) -> Far | None:
-        """Return what presence says of a live instance; read anew when `is_fresh`."""
-
-    def is_gone(self, instance: str) -> bool:
-        """Return whether that incarnation is proven dead."""
-
-    def dial(self, far: Far, done: Callable[[Line | None, Refusal | None], None]) -> None:
-        """Connect; `done` gets the line, or why not."""
-
-    def defer(self, callback: Callable[[], None]) -> None:
-        """Call back when what is being done now is done."""
-
-    def submit(self, command: Command) -> None:
-        """Give a command to the driver."""
-
-    def own_peer(self, peer_id: str) -> Peer | None:
-        """Return the local peer of that id."""
-
-    def directory(self, far: Far) -> list[dict[str, Any]]:
-        """Return our live runs as that far end may see them."""
-
-    def last(self, params: dict[str, Any], far: Far) -> dict[str, Any] | Refusal:
-        """Return a page of a finished answer."""
-
-    def rearm(self) -> None:
-        """The next deadline may have changed."""
-
-
-class Circuit:
-    """One link, its protocol, and who waits on it."""
-
-    __slots__ = (
-        "attempts",
-        "connection",
-        "far",
-        "far_read_ms",
-        "features",
-        "heard_ms",
-        "instance",
-        "is_dead",
-        "is_dialled",
-        "is_dirty",
-        "is_ready",
-        "line",
-        "methods",
-        "number",
-        "used_ms",
-        "waiting",
-    )
-
-    def __init__(self, number: int, instance: str, *, is_dialled: bool, now_ms: int) -> None:
-        self.number, self.instance, self.is_dialled = number, instance, is_dialled
-        self.line: Line | None = None
-        self.connection: Connection | None = None
-        self.far: Far | None = None
-        self.far_read_ms = now_ms
-        self.features: frozenset[str] | None = None  # None: not told yet; empty: a foreign end
-        self.is_ready = False
-        self.is_dead = False  # nothing came for as long as an answer may take
-        self.is_dirty = False
-        self.used_ms = now_ms
-        self.heard_ms = now_ms
-        self.waiting: deque[Call | tuple[str, dict[str, Any], Told, int]] = deque()
-        self.attempts: dict[str, Call | Told] = {}
-        self.methods: dict[str | int, str] = {}
+FOREIGN_CODES = frozenset({"METHOD_NOT_FOUND", "UNSUPPORTED_PROTOCOL", "INVALID_RPC"})
+"""Answers to `tieline.hello` that no Tieline end gives; the last stands for an answer without any code."""
+HUNG_UP = Refusal("PEER_OFFLINE", "this end closed the link", is_retryable=True)
 
 
 class Switchboard:
@@ -174,9 +69,11 @@ class Switchboard:
     def __init__(
         self, *, instance: str, key: PrivateKey, capabilities: tuple[str, ...], limits: Limits, world: World
     ) -> None:
-        self.counters = {"links_refused": 0, "relays_refused": 0, "requests_limited": 0, "circuits_opened": 0}
+        self._counts = {"links_refused": 0, "relays_refused": 0, "circuits_opened": 0, "links_crowded_out": 0}
         self._instance, self._key, self._capabilities, self._world = instance, key, capabilities, world
         self._limits = limits
+        self._sockets_max = max(SOCKETS_MIN, 4 * limits.connections)
+        self._serving = Serving(world, limits)
         self._native = NativeLimits(
             frame_bytes=limits.frame_bytes,
             pending_requests=limits.pending_requests,
@@ -187,17 +84,24 @@ class Switchboard:
         self._circuits: dict[int, Circuit] = {}
         self._outbound: OrderedDict[str, Circuit] = OrderedDict()
         self._features: dict[str, frozenset[str]] = {}
-        self._budgets: dict[str, tuple[float, int]] = {}
         self._number = 0
         self._dirty: list[Circuit] = []
         self.is_closed = False
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What was opened, and what was refused."""
+        return {**self._counts, "requests_limited": self._serving.limited_count}
 
     # ------------------------------------------------------------ what the root asks
 
     def send(self, send: Send) -> None:
         """Carry out one send that the engine ordered."""
         if isinstance(send, Answer):
-            self._answer(send)
+            asking = self._circuits.get(send.asked.link)
+            if asking is not None:
+                self._serving.answer(asking, send)
+                self._mark(asking)
             return
         circuit = self._circuit_to(send.instance)
         if circuit is None or len(circuit.waiting) >= WAITING_SENDS_MAX:
@@ -229,12 +133,8 @@ class Switchboard:
         """A peer connected. Returns its circuit number, or None when it was turned away."""
         unproved = sum(1 for item in self._circuits.values() if not item.is_dialled and not item.is_ready)
         sockets = sum(1 for item in self._circuits.values() if not item.is_dialled)
-        if (
-            self.is_closed
-            or unproved >= UNPROVED_MAX
-            or sockets >= max(SOCKETS_MIN, 4 * self._limits.connections)
-        ):
-            self.counters["links_refused"] += 1
+        if self.is_closed or unproved >= UNPROVED_MAX or sockets >= self._sockets_max:
+            self._counts["links_refused"] += 1
             line.close()
             return None
         circuit = self._new_circuit("", is_dialled=False)
@@ -297,18 +197,13 @@ class Switchboard:
         for circuit in list(self._circuits.values()):
             self._hang_up(circuit)
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no request of ours is under way and nothing waits to be written."""
-        return not any(item.attempts or item.waiting for item in self._circuits.values())
-
     # ------------------------------------------------------------ circuits
 
     def _new_circuit(self, instance: str, *, is_dialled: bool) -> Circuit:
         self._number += 1
         circuit = Circuit(self._number, instance, is_dialled=is_dialled, now_ms=self._world.now().mono_ms)
         self._circuits[circuit.number] = circuit
-        self.counters["circuits_opened"] += 1
+        self._counts["circuits_opened"] += 1
         return circuit
 
     def _connection(self, role: str, expected: Advertised | None) -> Connection:
@@ -366,7 +261,7 @@ class Switchboard:
         circuit.line = line
         line.number = circuit.number
         if line.pid is not None and line.pid != far.pid:
-            self.counters["relays_refused"] += 1
+            self._counts["relays_refused"] += 1
             self._drop(circuit, Refusal("AUTHENTICATION_FAILED", "another process answers at this endpoint"))
             return
         circuit.connection = self._connection("client", far.advertised)
@@ -377,7 +272,7 @@ class Switchboard:
         if circuit.connection is not None and not circuit.connection.is_closed:
             circuit.connection.close()
             self._drain(circuit)
-        self._drop(circuit, Refusal("PEER_OFFLINE", "this end closed the link", is_retryable=True))
+        self._drop(circuit, circuit.given_up or HUNG_UP)
 
     def _drop(self, circuit: Circuit, why: Refusal) -> None:
         """Forget a circuit; whoever waited for it learns that nothing of it left."""
@@ -440,9 +335,7 @@ class Switchboard:
         """Return method and params; None when the far end cannot be told this (it was settled)."""
         is_tieline = bool(circuit.features)
         if isinstance(send, Transmit) and send.needs_tieline and not is_tieline:
-            refusal = Refusal(
-                "CAPABILITY_DENIED", "the recipient is not a Tieline end and cannot be told this"
-            )
+            refusal = Refusal("CAPABILITY_DENIED", "no Tieline end is there that could be told this")
             self._world.submit(Settle(send.attempt, Outcome.REFUSED, refusal=refusal))
             return None
         return mapping.spoken(send, is_tieline=is_tieline)
@@ -481,14 +374,15 @@ class Switchboard:
         if event.reason == "timeout" and circuit.is_dialled:
             # A line may swallow everything without a word: the next attempt needs another one (K15).
             silent_ms = self._world.now().mono_ms - circuit.heard_ms
-            circuit.is_dead = not circuit.is_ready or silent_ms >= self._native.acknowledgement_ms
+            if not circuit.is_ready or silent_ms >= self._native.acknowledgement_ms:
+                circuit.given_up = Refusal("PEER_OFFLINE", "nothing comes over the link", is_retryable=True)
         if callable(entry):
             entry(None, Refusal("DELIVERY_UNKNOWN", "no answer came", is_retryable=True))
         elif isinstance(entry, AskDirectory):
             self._world.submit(DirectoryTold(entry.attempt, None))
         else:
             self._world.submit(Settle(entry.attempt, Outcome.LOST))
-        if event.reason == "timeout" and not circuit.is_dead:
+        if event.reason == "timeout" and circuit.given_up is None:
             self._pass_on(circuit)  # its place in the window is free
 
     # ------------------------------------------------------------ events of a link
@@ -499,33 +393,36 @@ class Switchboard:
         closed: Closed | None = None
         while events := connection.events_received():
             for event in events:
-                match event:
-                    case LookupWanted():
-                        connection.advertised(
-                            self._look_up(circuit, event.instance), self._world.now().mono_ms
-                        )
-                    case Authenticated():
-                        self._authenticated(circuit, event)
-                    case RequestReceived():
-                        self._asked_by(circuit, event)
-                    case ResponseReceived():
-                        self._answered(circuit, event)
-                    case RequestLost():
-                        self._lost(circuit, event)
-                    case NotificationReceived():
-                        pass  # establishes nothing: reference/native.md 81
-                    case Closed():
-                        closed = event
-                    case _:
-                        raise AssertionError(event)
+                if isinstance(event, Closed):
+                    closed = event
+                else:
+                    self._take(circuit, connection, event)
         self._flush(circuit)
         if closed is not None:
-            code = closed.code or "PEER_OFFLINE"
-            self._drop(circuit, Refusal(code, closed.text or "the link closed", is_retryable=True))
-        elif circuit.is_dead:
+            why = Refusal(closed.code or "PEER_OFFLINE", closed.text or "the link closed", is_retryable=True)
+            self._drop(circuit, circuit.given_up or why)
+        elif circuit.given_up is not None:
             self._hang_up(circuit)
         elif circuit.line is not None:
             circuit.line.pause(is_paused=connection.paused)
+
+    def _take(self, circuit: Circuit, connection: Connection, event: OpenEvent) -> None:
+        """Do what one event of a link asks for."""
+        match event:
+            case LookupWanted():
+                connection.advertised(self._look_up(circuit, event.instance), self._world.now().mono_ms)
+            case Authenticated():
+                self._authenticated(circuit, event)
+            case RequestReceived():
+                self._serving.asked_by(circuit, event)
+            case ResponseReceived():
+                self._answered(circuit, event)
+            case RequestLost():
+                self._lost(circuit, event)
+            case NotificationReceived():
+                pass  # establishes nothing: reference/native.md 81
+            case _:
+                assert_never(event)
 
     def _look_up(self, circuit: Circuit, instance: str) -> Advertised | None:
         far = self._world.lookup(instance, is_fresh=True)
@@ -533,7 +430,7 @@ class Switchboard:
         if far is None or line is None:
             return None
         if line.pid is not None and line.pid != far.pid:
-            self.counters["relays_refused"] += 1
+            self._counts["relays_refused"] += 1
             return None
         circuit.far, circuit.far_read_ms = far, self._world.now().mono_ms
         return far.advertised
@@ -542,6 +439,7 @@ class Switchboard:
         circuit.instance = event.instance
         if not circuit.is_dialled:
             circuit.is_ready = True
+            self._crowd_out(circuit)
             return
         known = self._features.get(event.instance)
         if known is not None and not known:  # a foreign end stays one for its whole life
@@ -553,90 +451,26 @@ class Switchboard:
         if isinstance(attempt, str):
             circuit.attempts[attempt] = lambda result, refusal: self._hello_told(circuit, result, refusal)
 
+    def _crowd_out(self, circuit: Circuit) -> None:
+        """Hang up on the least recently used link of a root that now has more than its share."""
+        links = [item for item in self._circuits.values() if not item.is_dialled and item.is_ready]
+        links = [item for item in links if item.instance == circuit.instance]
+        if 2 * len(links) > self._sockets_max:
+            self._counts["links_crowded_out"] += 1
+            self._hang_up(min(links, key=lambda item: (item.used_ms, item.number)))
+
     def _hello_told(self, circuit: Circuit, result: dict[str, Any] | None, refusal: Refusal | None) -> None:
         if refusal is not None and refusal.code == "DELIVERY_UNKNOWN":
             return  # the link is closing, or hung up on: who waits is told by `_drop`
+        if refusal is not None and refusal.is_retryable:
+            # "Not now" says nothing of what the far end can do: the next link asks again.
+            circuit.given_up = refusal
+            return
         circuit.features = mapping.features_told(result)
-        self._features[circuit.instance] = circuit.features
+        if refusal is None or refusal.code in FOREIGN_CODES:
+            self._features[circuit.instance] = circuit.features
         circuit.is_ready = True
         self._pass_on(circuit)
-
-    # ------------------------------------------------------------ requests of theirs
-
-    def _asked_by(self, circuit: Circuit, event: RequestReceived) -> None:
-        far = self._far(circuit)
-        connection = circuit.connection
-        assert connection is not None, "a request comes over a protocol"
-        if far is None:
-            connection.refuse(
-                event.id, Refusal("AUTHENTICATION_FAILED", "this instance is no longer advertised")
-            )
-            return
-        if not self._is_within_budget(circuit.instance):
-            self.counters["requests_limited"] += 1
-            connection.refuse(event.id, Refusal("RATE_LIMITED", "too many requests", is_retryable=True))
-            return
-        if event.method == "peer.directory":
-            self._respond_now(
-                circuit, event, mapping.directory_asked(event.params, lambda: self._world.directory(far))
-            )
-        elif event.method == mapping.HELLO:
-            self._respond_now(circuit, event, mapping.hello_asked(event.params))
-        elif event.method == "tieline.last":
-            self._respond_now(circuit, event, self._world.last(event.params, far))
-        else:
-            circuit.methods[event.id] = event.method
-            command = mapping.command(
-                event.method,
-                event.params,
-                asked=Asked(circuit.number, event.id),
-                sender_instance=circuit.instance,
-                standing=far.standing,
-                own_peer=self._world.own_peer,
-            )
-            if isinstance(command, Refusal):
-                circuit.methods.pop(event.id, None)
-                connection.refuse(event.id, command)
-            else:
-                self._world.submit(command)
-
-    def _respond_now(self, circuit: Circuit, event: RequestReceived, body: dict[str, Any] | Refusal) -> None:
-        connection = circuit.connection
-        assert connection is not None, "a request comes over a protocol"
-        if isinstance(body, Refusal):
-            connection.refuse(event.id, body)
-        else:
-            connection.respond(event.id, body)
-
-    def _far(self, circuit: Circuit) -> Far | None:
-        """Return what presence says of the far end, read again after one heartbeat."""
-        now_ms = self._world.now().mono_ms
-        if now_ms - circuit.far_read_ms > HEARTBEAT_MS:
-            circuit.far = self._world.lookup(circuit.instance, is_fresh=False) or circuit.far
-            circuit.far_read_ms = now_ms
-        return circuit.far
-
-    def _is_within_budget(self, instance: str) -> bool:
-        """Charge one request to a root, whatever link it came over."""
-        rate = max(REQUESTS_PER_SECOND_MIN, REQUESTS_PER_MESSAGE * self._limits.rate_per_second)
-        now_ms = self._world.now().mono_ms
-        tokens, at_ms = self._budgets.get(instance, (2.0 * rate, now_ms))
-        tokens = min(2.0 * rate, tokens + (now_ms - at_ms) * rate / 1000)
-        self._budgets[instance] = (tokens - 1 if tokens >= 1 else tokens, now_ms)
-        if len(self._budgets) > WAITING_SENDS_MAX:
-            self._budgets.pop(next(iter(self._budgets)))
-        return tokens >= 1
-
-    def _answer(self, answer: Answer) -> None:
-        circuit = self._circuits.get(answer.asked.link)
-        if circuit is None or circuit.connection is None:
-            return
-        method = circuit.methods.pop(answer.asked.request, "")
-        if isinstance(answer.body, Refusal):
-            circuit.connection.refuse(answer.asked.request, answer.body)
-        else:
-            circuit.connection.respond(answer.asked.request, mapping.answered(method, answer.body))
-        self._mark(circuit)
 
     # ------------------------------------------------------------ writing
 
