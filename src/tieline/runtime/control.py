@@ -18,6 +18,7 @@ from tieline.engine.contract import Act
 from tieline.errors import OutcomeUnknown, Refusal, TielineError
 from tieline.model.identity import Peer
 from tieline.runtime.calls import Actor
+from tieline.shell.link import Listener
 from tieline.shell.process import ancestors, peer_credentials
 from tieline.wire.control.protocol import Closed, ControlConnection, RequestReceived
 
@@ -33,30 +34,22 @@ LINKS_MAX = 128
 class ControlServer:
     """Serves the control endpoint of one root."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "Node", sock: socket.socket) -> None:
         self.node = node
         self.links: set[ControlLink] = set()
-        self._server: asyncio.AbstractServer | None = None
+        self.listen(sock)
 
-    @classmethod
-    async def open(cls, node: "Node", sock: socket.socket) -> "ControlServer":
-        """Serve on a listening socket."""
-        server = cls(node)
-        await server.move(sock)
-        return server
+    def listen(self, sock: socket.socket) -> None:
+        """Serve on a listening socket from now on."""
+        self._listener = Listener(sock, lambda: ControlLink(self), self.node.accept_failed)
 
-    async def move(self, sock: socket.socket) -> None:
-        """Serve on another listening socket from now on."""
-        if self._server is not None:
-            self._server.close()
-        self._server = await asyncio.get_running_loop().create_unix_server(
-            lambda: ControlLink(self), sock=sock
-        )
+    def stop(self) -> None:
+        """Accept no more for now; the links stay."""
+        self._listener.stop()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Stop listening and hang up."""
-        if self._server is not None:
-            self._server.close()
+        self._listener.close()
         for link in list(self.links):
             link.hang_up()
 

@@ -145,8 +145,8 @@ class Node:
         self.neighbours = Neighbours(
             self.presence, instance=self.instance, place=self.place, settings=self.settings
         )
-        self._server = await link.serve(self.switchboard, self.endpoint.sock)
-        self._control = await ControlServer.open(self, self.control_endpoint.sock)
+        self._server = self._serve()
+        self._control = ControlServer(self, self.control_endpoint.sock)
         if self.options.is_published:
             self._publish()
         self.tasks.start(self._beat())
@@ -164,7 +164,7 @@ class Node:
         with contextlib.suppress(TielineError, OSError):
             self.neighbours.withdraw()
         self._server.close()
-        await self._control.close()
+        self._control.close()
         done = self._loop.create_future()
         self.driver.close(lambda: _put(done, None))
         with contextlib.suppress(TimeoutError):
@@ -443,22 +443,34 @@ class Node:
             try:
                 if self.is_published and not self._is_closing:
                     self._publish()
-                await self._rebind()
+                self._rebind()
                 if not swept:
                     swept = True
                     await self._loop.run_in_executor(None, self._tidy)
             except (TielineError, OSError) as error:
                 self.log.failure("heartbeat", error)
 
-    async def _rebind(self) -> None:
+    def _serve(self) -> link.Listener:
+        return link.serve(self.switchboard, self.endpoint.sock, self.accept_failed)
+
+    def accept_failed(self, error: BaseException) -> None:
+        """Log why a connection could not be taken; links that are open go on."""
+        self.log.failure("accept", error)
+
+    def _rebind(self) -> None:
         if self.endpoint.missing():
-            self.endpoint = self.endpoint.republish()
-            self._server.close()
-            self._server = await link.serve(self.switchboard, self.endpoint.sock)
+            self._server.stop()
+            try:
+                self.endpoint = self.endpoint.republish()
+            finally:  # where that failed the old socket still serves who holds its name
+                self._server = self._serve()
             self.log.note("endpoint republished")
         if self.control_endpoint.missing():
-            self.control_endpoint = self.control_endpoint.republish()
-            await self._control.move(self.control_endpoint.sock)
+            self._control.stop()
+            try:
+                self.control_endpoint = self.control_endpoint.republish()
+            finally:
+                self._control.listen(self.control_endpoint.sock)
             self.log.note("control endpoint republished")
 
     def _tidy(self) -> None:
