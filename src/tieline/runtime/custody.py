@@ -22,6 +22,7 @@ from tieline.runtime.logs import Log
 from tieline.shell.driver import Committed
 from tieline.shell.process import self_identity
 from tieline.store import recovery
+from tieline.store.files import Seam, no_seam
 from tieline.store.journal import CommitOutcome, Journal, Writer
 
 __all__ = ["Custody"]
@@ -41,7 +42,13 @@ class Custody:
 
     @classmethod
     def open(
-        cls, stores: str, instance: str, session: str, loop: asyncio.AbstractEventLoop, log: Log
+        cls,
+        stores: str,
+        instance: str,
+        session: str,
+        loop: asyncio.AbstractEventLoop,
+        log: Log,
+        seam: Seam = no_seam,
     ) -> "Custody":
         """Make the private store of a new instance and hold its lock.
 
@@ -56,6 +63,7 @@ class Custody:
             session,
             process=process,
             created_ms=time.time_ns() // 1_000_000,
+            seam=seam,
         )
         return cls(journal, stores, instance, loop, log)
 

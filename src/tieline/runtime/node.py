@@ -31,7 +31,7 @@ from tieline.keys import PrivateKey
 from tieline.model.identity import Capability, Peer, generated_alias
 from tieline.model.moment import Moment
 from tieline.model.receipt import Event
-from tieline.runtime import inspect, neighbours, options, render, world
+from tieline.runtime import inspect, neighbours, options, render, seams, world
 from tieline.runtime.book import Book
 from tieline.runtime.calls import Actor
 from tieline.runtime.control import ControlServer
@@ -46,9 +46,10 @@ from tieline.runtime.tasks import Tasks
 from tieline.runtime.world import World
 from tieline.shell import link
 from tieline.shell.driver import Driver
-from tieline.shell.endpoint import CONTROL_SUFFIX, NATIVE_SUFFIX, bind_endpoint, owner_state, sweep
+from tieline.shell.endpoint import CONTROL_SUFFIX, NATIVE_SUFFIX, Endpoint, bind_endpoint, owner_state, sweep
 from tieline.shell.process import identify, make_undumpable, require_supported_platform, self_identity
 from tieline.shell.switchboard import Switchboard
+from tieline.store.files import Seam, no_seam
 from tieline.store.presence import PresenceStore
 from tieline.text import Rendered
 
@@ -61,7 +62,8 @@ ROOT_CAPABILITIES = (Capability.SEND, Capability.RECEIVE, Capability.WAIT, Capab
 class Node:
     """A running root. Made by `open`; ended by `close`."""
 
-    def __init__(self, held: RootOptions, settings: Settings, places: Places) -> None:
+    def __init__(self, held: RootOptions, settings: Settings, places: Places, seam: Seam = no_seam) -> None:
+        self.seam = seam
         self.settings, self.places, self.options = settings, places, held
         self.instance = str(uuid.uuid4())
         self.started = self.now()
@@ -121,7 +123,8 @@ class Node:
         settings = options.settings(held, environment)
         if not settings.enabled:
             raise Refused("COMMUNICATION_DISABLED", "communication is switched off in the configuration")
-        node = cls(held, settings, options.places(held, settings, environment))
+        places = options.places(held, settings, environment)
+        node = cls(held, settings, places, seams.of_environment(environment))
         await node._start()
         return node
 
@@ -130,18 +133,14 @@ class Node:
         self._loop = loop
         make_undumpable()
         repository = loop.run_in_executor(None, neighbours.repository_of, self.place.workspace)
-        owner = self_identity()
         host_pid = self.options.host_pid or os.getppid()
         self.host_identity = identify(host_pid)
-        self.custody = Custody.open(self.places.stores, self.instance, self.session, loop, self.log)
-        self.endpoint = bind_endpoint(
-            self.places.runtime, self.instance, NATIVE_SUFFIX, owner=owner, host=self.host_identity
+        self.custody = Custody.open(
+            self.places.stores, self.instance, self.session, loop, self.log, self.seam
         )
-        self.control_endpoint = bind_endpoint(
-            self.places.runtime, self.instance, CONTROL_SUFFIX, owner=owner, host=self.host_identity
-        )
+        self.endpoint, self.control_endpoint = self._bind(NATIVE_SUFFIX), self._bind(CONTROL_SUFFIX)
         self.place = Place(self.place.workspace, await repository, self.settings.scope)
-        self.presence = PresenceStore(self.places.active_agents)
+        self.presence = PresenceStore(self.places.active_agents, seam=self.seam)
         self.neighbours = Neighbours(
             self.presence, instance=self.instance, place=self.place, settings=self.settings
         )
@@ -151,6 +150,12 @@ class Node:
             self._publish()
         self.tasks.start(self._beat())
         self.log.note("opened", alias=self.alias, scope=str(self.settings.scope))
+
+    def _bind(self, suffix: str) -> Endpoint:
+        host = self.host_identity
+        return bind_endpoint(
+            self.places.runtime, self.instance, suffix, owner=self_identity(), host=host, seam=self.seam
+        )
 
     async def publish(self, session: str | None = None) -> None:
         """Let others see this root, under the session that the host named."""
@@ -205,6 +210,7 @@ class Node:
 
     def announce(self, event: Event) -> None:
         """Wake who waits here and tell the doors."""
+        self.seam("node.telling")
         self._signal("movement:" + event.message_id).tell()
         self._signal("arrival:" + event.owner).tell()
         if event.kind == "message" and not self.engine.is_muted(event.sender):

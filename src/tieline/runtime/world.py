@@ -127,6 +127,7 @@ class World:
 
     def send(self, send: Send) -> None:
         """Carry out a send."""
+        self._node.seam("world.sending")
         self._node.switchboard.send(send)
 
     def tell(self, event: Event) -> None:
