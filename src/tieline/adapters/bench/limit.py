@@ -115,7 +115,11 @@ class Echo:
     def __init__(self, path: str) -> None:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.settimeout(READY_S)
-        self._sock.connect(path)
+        try:
+            self._sock.connect(path)
+        except OSError:
+            self._sock.close()
+            raise
 
     def exchange(self, data: bytes) -> None:
         """Send bytes and wait until all of them are back."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from tieline import __version__
 
-__all__ = ["file_system", "kib_of", "machine", "own_resources"]
+__all__ = ["busy_note", "file_system", "kib_of", "machine", "own_resources"]
 
 
 def machine(folder: str) -> dict[str, Any]:
@@ -30,6 +30,16 @@ def machine(folder: str) -> dict[str, Any]:
         "fileSystem": file_system(folder),
         "load": [round(one, 2) for one in os.getloadavg()],
     }
+
+
+def busy_note(load: float, processors: int) -> str:
+    """Return what a reader must know of a run that began at this load, "" when it was quiet."""
+    if load <= processors / 2:
+        return ""
+    return (
+        f"the machine was busy when this began (load {load:g} on {processors} processors): a process that"
+        " wakes waits for its turn, which changes the ratios, in either direction; no verdict stands on it"
+    )
 
 
 def placement() -> str:

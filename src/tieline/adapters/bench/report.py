@@ -9,6 +9,7 @@ Source: DESIGN.md 4, 7; reference/native.md 205, 206.
 from typing import Any, Final
 
 from tieline.adapters.bench.figures import AIMS, Figure, Judged, judge
+from tieline.adapters.bench.machine import busy_note
 from tieline.adapters.bench.rounds import Run
 
 __all__ = ["ROWS", "judged", "shape", "text"]
@@ -61,6 +62,7 @@ def shape(run: Run, machine: dict[str, Any]) -> dict[str, Any]:
         "version": VERSION,
         "command": "bench",
         "machine": machine,
+        "busyNote": busy_note(machine["load"][0], machine["processors"]) or None,
         "plan": run.plan._asdict(),
         "limits": run.crew.raised,
         "figures": {name: run.figures[name].shape() for name, _ in ROWS if name in run.figures},
@@ -103,6 +105,8 @@ def text(run: Run, machine: dict[str, Any]) -> str:
     )
     lines += ["", told, ""]
     lines += _table([("aim", "measured", "limit", "ratio", "wanted", ""), *map(_aim, judged(run.figures))])
+    note = busy_note(machine["load"][0], machine["processors"])
+    lines += ["", note] if note else []
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -117,18 +117,17 @@ def mcp_start(crew: Crew, *, is_weighed: bool = False) -> dict[str, float]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=crew.environment,
+        bufsize=0,
         pass_fds=passed,
         start_new_session=True,
     )
     try:
         assert process.stdin is not None, "it was started with a pipe"
         process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
-        process.stdin.flush()
         rest = _answer(process, b"", 1)
         found = {"initialize": (time.monotonic_ns() - begun) / 1e6}
         process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         process.stdin.write(json.dumps(FIRST_CALL).encode() + b"\n")
-        process.stdin.flush()
         _answer(process, rest, 2)
         found["firstCall"] = (time.monotonic_ns() - begun) / 1e6
         if is_weighed:
@@ -138,6 +137,8 @@ def mcp_start(crew: Crew, *, is_weighed: bool = False) -> dict[str, float]:
             found["pssMib"] = (pss_kib or 0) / 1024
         process.stdin.close()
         process.wait(ANSWER_S)
+    except BrokenPipeError:
+        raise BenchFailed("the MCP door ended by itself") from None
     finally:
         for end in (*question, *answer):
             if end >= 0:
@@ -145,8 +146,9 @@ def mcp_start(crew: Crew, *, is_weighed: bool = False) -> dict[str, float]:
         if process.poll() is None:
             process.kill()
             process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
     return found
 
 
