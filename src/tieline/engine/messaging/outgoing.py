@@ -358,8 +358,11 @@ def _refused(turn: Turn, record: Record, refusal: Refusal | None, *, is_present:
     if record.transit is None or not is_present:
         return
     record.transit.may_have_left = True
-    known = outbox.refused(record.known, refusal)
+    # A link refuses without looking at any record: that says nothing of an attempt before this one.
+    is_in_question = record.transit.is_in_question and refusal.code in outbox.LINK_CODES
+    known = None if is_in_question else outbox.refused(record.known, refusal)
     if known is None:
+        record.transit.is_in_question |= refusal.code in outbox.KEPT_CODES
         _back_off(turn, record)
     else:
         turn.move_sent(record, known)

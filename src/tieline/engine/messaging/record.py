@@ -38,13 +38,14 @@ def record_bytes(envelope: Envelope) -> int:
 class Transit:
     """The way of one unsettled sent message; milliseconds are monotonic."""
 
-    __slots__ = ("attempt", "failure_count", "is_lapsed", "may_have_left", "retry_at_ms")
+    __slots__ = ("attempt", "failure_count", "is_in_question", "is_lapsed", "may_have_left", "retry_at_ms")
 
     def __init__(self, *, may_have_left: bool) -> None:
         self.attempt = 0  # of the transmission in flight; 0 = none
         self.failure_count = 0  # in a row
         self.retry_at_ms = 0
         self.may_have_left = may_have_left  # False: not one byte of it was ever written
+        self.is_in_question = False  # an earlier attempt may have been taken, though the state is pending
         self.is_lapsed = False  # past its expiry: off its route, its recipient is asked
 
 

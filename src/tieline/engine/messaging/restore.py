@@ -85,6 +85,7 @@ def _resume(custody: Custody, told: dict[int, int], now: Moment) -> None:
         record.told_cursor = told.get(cursor, 0)
         if record.transit is not None:
             record.transit.may_have_left = True  # an attempt may have been under way
+            record.transit.is_in_question = True
             record.transit.retry_at_ms = now.mono_ms
         if record.token is not None and record.stage is Stage.PREPARED:
             prepared.setdefault(record.token, []).append(cursor)
