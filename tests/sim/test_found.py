@@ -97,6 +97,21 @@ def test_refusal_of_a_later_attempt_does_not_deny_an_earlier_one() -> None:
     assert check(made.history.entries, ["I4", "I18", "I51"]).violations == []
 
 
+@pytest.mark.clause("I4", "I18")
+def test_refusal_after_a_restore_does_not_deny_what_was_under_way_before() -> None:
+    """An attempt from before the sender's store was reopened may have been taken."""
+    made = world(Limits(), Limits(pending_requests=1))
+    one, two = pair(made)
+    one.say(one.peer, two.peer, "m0", "opens the line")
+    later(made, 1_000)
+    two.disk.slow_ms = 6_000
+    one.say(one.peer, two.peer, "m1", "text")
+    later(made, 50)
+    one.driver._doubt([])
+    later(made, 60_000)
+    assert state(one, "m1") is State.ACCEPTED
+
+
 @pytest.mark.clause("I11", "I12")
 def test_number_read_before_a_failed_commit_is_not_given_again() -> None:
     """A cursor that a reader saw names one event for ever, also when its commit was lost."""
