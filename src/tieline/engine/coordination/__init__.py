@@ -1,0 +1,68 @@
+"""What only one may use at a time: (documents, command, facts, now) -> (documents, outcome)."""
+
+from tieline.engine.coordination.commands import (
+    AutoGrant,
+    Begin,
+    Cancel,
+    Claim,
+    Command,
+    Complete,
+    EndClaimant,
+    Facts,
+    Grant,
+    Observe,
+    Outcome,
+    Recover,
+    Release,
+    Request,
+    SetPolicy,
+    SpawnFailed,
+    Started,
+    Status,
+    Unenrol,
+)
+from tieline.engine.coordination.governing import is_gated
+from tieline.engine.coordination.handling import handle, handle_all
+from tieline.engine.coordination.ledger import (
+    admit,
+    answer_for_launch,
+    drain_launch,
+    drop_launch,
+    identify_launch,
+    sweep,
+)
+from tieline.engine.coordination.viewing import EventPage, events_after, reference
+
+__all__ = [
+    "AutoGrant",
+    "Begin",
+    "Cancel",
+    "Claim",
+    "Command",
+    "Complete",
+    "EndClaimant",
+    "EventPage",
+    "Facts",
+    "Grant",
+    "Observe",
+    "Outcome",
+    "Recover",
+    "Release",
+    "Request",
+    "SetPolicy",
+    "SpawnFailed",
+    "Started",
+    "Status",
+    "Unenrol",
+    "admit",
+    "answer_for_launch",
+    "drain_launch",
+    "drop_launch",
+    "events_after",
+    "handle",
+    "handle_all",
+    "identify_launch",
+    "is_gated",
+    "reference",
+    "sweep",
+]
