@@ -222,6 +222,9 @@ def _life(value: object) -> Life | None:
     return Life(boot, int(str(namespace)), int(str(pid)), int(str(ticks)))
 
 
+_ENDED = (b"Z", b"X", b"x")
+
+
 def _state(life: Life) -> str:
     """Return "alive", "gone" or "unknown" for one life; the same rules as `shell.process.probe`."""
     boot = _boot_id()
@@ -235,8 +238,14 @@ def _state(life: Life) -> str:
         return "alive" if _exists(life.pid) else "gone"
     status = _status(life.pid)
     if status is None:
-        return "unknown" if _exists(life.pid) else "gone"
+        return "gone" if _has_ended(life.pid) or not _exists(life.pid) else "unknown"
     return "alive" if status[1] == life.start_ticks else "gone"
+
+
+def _has_ended(pid: int) -> bool:
+    """Return whether a process ended and only waits to be reaped: it runs nothing any more."""
+    fields = _fields(pid)
+    return len(fields) >= 20 and fields[0] in _ENDED and int(fields[17]) <= 1
 
 
 def _exists(pid: int) -> bool:
@@ -270,16 +279,21 @@ def _pid_namespace() -> int:
 
 def _status(pid: int) -> tuple[int, int] | None:
     """Return (parent, start ticks) of a process that has not ended, from its line in /proc, or None."""
+    fields = _fields(pid)
+    if len(fields) < 20 or fields[0] in _ENDED:
+        return None
+    return int(fields[1]), int(fields[19])
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Return the fields of a process's line in /proc from its state on, none where it cannot be read."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
     except OSError:
-        return None
+        return []
     # The name stands in parentheses and may hold some itself: the fields follow the last one.
-    fields = text[text.rfind(b")") + 2 :].split()
-    if len(fields) < 20 or fields[0] in (b"Z", b"X", b"x"):
-        return None
-    return int(fields[1]), int(fields[19])
+    return text[text.rfind(b")") + 2 :].split()
 
 
 def ancestors() -> list[Life]:

@@ -282,3 +282,17 @@ def test_places_wrong_setting_names_what_is_allowed(home: Path, text: str) -> No
     (home / "config.toml").write_text(text)
     with pytest.raises(UsageError, match=r"must be|not TOML"):
         places({"TIELINE_HOME": str(home)})
+
+
+@pytest.mark.clause("native-209", "K15")
+def test_root_that_ended_and_was_not_reaped_is_gone() -> None:
+    """A killed root whose parent has not waited for it runs nothing; it is no other container's."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    fields = locate._fields(child.pid)
+    life = locate.Life(locate._boot_id(), locate._pid_namespace(), child.pid, int(fields[19]))
+    assert locate._state(life) == "alive"
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert locate._state(life) == "gone"
+    child.wait()
+    assert locate._state(life) == "gone"
