@@ -43,6 +43,12 @@ class AttachmentParams(Params, frozen=True):
     media_type: str = "text/plain"
 
 
+class Who(Params, frozen=True):
+    """`local.who`."""
+
+    run: str | None = None
+
+
 class Send(Params, frozen=True):
     """`local.send`, and what `local.ask` and `local.reply` share with it."""
 
@@ -109,9 +115,10 @@ class Nothing(Params, frozen=True):
     """No params."""
 
 
-async def who(node: "Node", _actor: Actor, _asked: Nothing, _call: str | None) -> Reply:
-    """Return who this root is."""
-    return Reply(node.who())
+async def who(node: "Node", actor: Actor, asked: Who, _call: str | None) -> Reply:
+    """Return who this root is, and which of its peers a call with this token acts as."""
+    acting = actor.peer if asked.run is None else node.acting_peer(actor, asked.run)
+    return Reply({**node.who(), "acting": node.acting(acting)})
 
 
 async def send(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Reply:
@@ -338,7 +345,7 @@ async def doctor(node: "Node", _actor: Actor, _asked: Nothing, _call: str | None
 
 
 TABLE: dict[str, Any] = {
-    "local.who": (Nothing, who),
+    "local.who": (Who, who),
     "local.send": (Send, send),
     "local.ask": (Send, ask),
     "local.inbox": (Inbox, inbox),

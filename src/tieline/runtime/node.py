@@ -332,6 +332,15 @@ class Node:
         if capability.value not in names:
             raise Refused("CAPABILITY_DENIED", f"{capability} is not among the capabilities of this peer")
 
+    def acting(self, peer: Peer) -> dict[str, Any]:
+        """Return a local peer as it acts: its names and what it may do."""
+        run = None if peer.run is None else self.engine.run(peer.run)
+        names = self.capabilities if run is None else run.capabilities
+        shape: dict[str, Any] = {"peerId": peer.id, "capabilities": list(names)}
+        if run is None:
+            return {**shape, "alias": self.alias}
+        return {**shape, "alias": run.alias, "runId": run.run}
+
     def owners(self) -> list[Peer]:
         """Return every local mailbox."""
         return [Peer(self.instance), *(Peer(self.instance, item.run) for item in self.engine.live_runs())]

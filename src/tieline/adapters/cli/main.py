@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reply": ("cli.reply", "answer a message that was received"),
     "status": ("cli.status", "what is known of one message"),
     "last": ("cli.last", "a peer's last finished answer, without waking it"),
+    "run": ("cli.run", "hold what a command needs while it runs"),
     "recover": ("cli.recover", "unread mail of an ended instance, for review"),
     "doctor": ("cli.doctor", "what works, what does not, and the next action"),
     "log": ("cli.log", "what happened, oldest first"),

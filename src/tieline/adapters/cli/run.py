@@ -1,0 +1,150 @@
+"""`tieline run`: hold what a command needs, run it, and let go when its whole tree is gone.
+
+Rule 1: the command's streams and exit code are passed through; what this prints goes to stderr.
+Rule 2: own exit codes are kept apart: 125 refused, 124 wait timed out, 126 and 127 as in sh.
+
+Source: DESIGN.md 2, 4; reference/native.md 2.14, 3.5.
+"""
+
+import os
+import sys
+from argparse import Namespace
+from typing import Any
+
+from tieline.adapters.cli.arguments import Alone, Parser, add_root_options, milliseconds
+from tieline.adapters.cli.door import OwnRoot, reach_or_none
+from tieline.adapters.cli.output import fail, line, note
+from tieline.errors import TielineError, UsageError
+
+__all__ = ["parser", "run"]
+
+REFUSED, TIMED_OUT = 125, 124
+WAIT_MS = 300_000
+USAGE = "tieline run [--resource KEY ...] [--gate] [options] -- COMMAND [ARGUMENT ...]"
+DETAILS = """KEY is machine/NAME or repository/NAME (the id of this repository is filled in). Nobody has to
+configure a resource: who comes first holds it, the others wait in line. It is freed when nothing of the
+command's tree runs any more, also when this command, or the agent that called it, was killed.
+--gate finds the resources by the rules of config.toml instead, and runs at once what needs none.
+The command gets TIELINE_FENCE, TIELINE_LAUNCH_ID and TIELINE_RESOURCE.
+
+exit codes: the command's own; 124 waited too long, nothing was started; 125 refused, nothing was started;
+126 cannot be executed; 127 not found."""
+
+
+def parser(sub: Alone) -> Parser:
+    """Return the parser of this command."""
+    made = sub.add_parser("run", "Hold what a command needs while it runs.", DETAILS, USAGE)
+    made.add_argument(
+        "--resource", action="append", default=[], metavar="KEY", help="what it needs; repeat for several"
+    )
+    made.add_argument("--gate", action="store_true", help="find what it needs by the rules of config.toml")
+    made.add_argument(
+        "--timeout", metavar="S", type=milliseconds, help="seconds to wait for the grant (default 300)"
+    )
+    made.add_argument("--reason", metavar="TEXT", help="what the others in line are shown")
+    made.add_argument("--ticket", metavar="ID", help="use this ticket, requested before")
+    made.add_argument(
+        "--on-orphan", choices=("keep", "stop"), default="keep",
+        help="when this front end dies: let the command go on (default), or stop it",
+    )  # fmt: skip
+    made.add_argument("--no-terminal", action="store_true", help="give the command no terminal of its own")
+    made.add_argument("command", nargs="+", metavar="COMMAND [ARGUMENT ...]", help="after --: what to run")
+    add_root_options(made)
+    return made
+
+
+def run(options: Namespace) -> int:
+    """Wait, run, and return the command's exit code, or one of our own."""
+    try:
+        return _run(options)
+    except TielineError as error:
+        fail(error, "run", as_json=options.json)
+        return TIMED_OUT if error.code == "RESOURCE_WAIT_TIMEOUT" else REFUSED
+    except KeyboardInterrupt:
+        note("tieline run: interrupted while waiting; nothing was started")
+        return 130
+
+
+def _run(options: Namespace) -> int:
+    if not options.resource and not options.gate:
+        raise UsageError(
+            "name what it needs with --resource, or let --gate find it; see `tieline run --help`"
+        )
+    reached = reach_or_none(options)
+    if reached is None:
+        from tieline.runtime.locate import places
+
+        where = places(os.environ)
+        with OwnRoot(where) as client:
+            return _launch(options, client.call("local.who"), where.coordination)
+    client, _, where = reached
+    with client:
+        who = client.call("local.who", {"run": options.run} if options.run else {})
+    return _launch(options, who, str(who["coordinationDirectory"]))
+
+
+def _launch(options: Namespace, who: dict[str, Any], coordination: str) -> int:
+    from tieline.runtime.resources.claims import claimant_of
+    from tieline.runtime.resources.coordinator import Coordinator
+    from tieline.runtime.resources.running import Run
+
+    principal, claimant = claimant_of(who, coordination + "/peer-runtime")
+    coordinator = Coordinator(coordination)
+    try:
+        order = _order(options, who)
+        end = Run(coordinator, coordination, principal, claimant, order).run(_tell)
+    finally:
+        coordinator.close()
+    if end.outcome != "ended":
+        note(f"tieline run: {end.code or 'RECOVERY_REQUIRED'}: {line(end.text, 400)}")
+    elif not end.is_tree_gone:
+        note("tieline run: processes of the command still run; the resource stays held until they end")
+    return end.exit_code
+
+
+def _order(options: Namespace, who: dict[str, Any]) -> Any:
+    from tieline.runtime.resources.claims import full_keys
+    from tieline.runtime.resources.gating import verdict_on
+    from tieline.runtime.resources.running import Order
+
+    directory = os.getcwd()
+    keys = full_keys(options.resource, directory)
+    classes: tuple[str, ...] = ()
+    required: tuple[Any, ...] = ()
+    verdict = verdict_on(tuple(options.command), "", directory, str(who["home"]))
+    if options.gate:
+        required = tuple(verdict.keys)
+        keys = tuple(sorted({*keys, *required}))
+    classes = verdict.names
+    return Order(
+        keys=keys,
+        command=tuple(options.command),
+        timeout_ms=WAIT_MS if options.timeout is None else options.timeout,
+        reason=options.reason or "",
+        on_orphan=options.on_orphan,
+        classes=classes,
+        required=required,
+        ticket_id=options.ticket,
+        is_terminal_wanted=not options.no_terminal,
+    )
+
+
+def _tell(snapshot: Any) -> None:
+    """Say for whom this waits, at which place."""
+    holder = snapshot.holder
+    parts = [f"waiting for {snapshot.resource}"]
+    if holder is not None:
+        parts.append(
+            f"held by :{line(holder.alias, 64)} ({line(holder.executable or 'a command', 64)}), {holder.state}"
+        )
+    elif snapshot.blockers:
+        parts.append(f"{len(snapshot.blockers)} commands from before the policy still run")
+    elif snapshot.controller:
+        parts.append(
+            f"its controller :{line(snapshot.controller_alias or snapshot.controller, 64)} has to grant it"
+        )
+    if len(snapshot.queue) > 1:
+        parts.append(f"{len(snapshot.queue)} in line")
+    note("tieline run: " + "; ".join(parts))
+    if sys.stderr is not None:
+        sys.stderr.flush()

@@ -1,0 +1,188 @@
+"""One process's door to shared resources: look, then decide under the locks, store, and wait for others.
+
+Theory. Facts are gathered before a lock is taken: what is proven gone stays gone, and what was alive an
+instant ago only delays. Under the locks the engine decides on what is stored then; nobody waits there.
+A waiter is woken by a change of the directory and looks once a second beside it, because watches can die
+silently; while the holder's supervisor is not seen alive it looks more often, for the proof of the end.
+
+Rule 1: every change takes the namespace's lock along, so the ledger that a decision rests on is the
+    stored one.
+Rule 2: nothing is released here but by the engine, on proof.
+Rule 3: a wait costs no model turn, and next to no processor time.
+
+Source: reference/native.md 2.13, 2.14, 3.5; reference/reliability.md I31 to I36.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from tieline.engine import coordination
+from tieline.engine.coordination import Command, Facts, Outcome
+from tieline.errors import Refusal, Refused
+from tieline.model.identity import Principal
+from tieline.model.moment import Moment
+from tieline.model.process import Liveness, ProcessIdentity
+from tieline.model.resource import Claimant, Document, Launch, Ledger, Probe, ResourceKey
+from tieline.shell.process import probe, self_identity
+from tieline.shell.tree import LaunchEvidence, probe_launch
+from tieline.store.resources import ResourceStore
+
+__all__ = ["Coordinator", "evidence_of", "now"]
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+Change = Callable[[Ledger, Mapping[ResourceKey, Document]], Ledger | Refusal]
+
+
+def now() -> Moment:
+    """Return the clocks of this machine; the monotonic one counts suspended time where it can."""
+    return Moment(time.time_ns() // 1_000_000, time.clock_gettime_ns(_CLOCK) // 1_000_000)
+
+
+def evidence_of(launch: Launch) -> LaunchEvidence | None:
+    """Return what the ledger knows of a launch's tree, None when not even its supervisor is known."""
+    if launch.supervisor is None:
+        return None
+    command = launch.processes[0] if launch.processes else None
+    return LaunchEvidence(
+        launch.launch_id,
+        launch.nonce,
+        launch.supervisor,
+        launch.ownership,
+        command,
+        members=launch.processes[1:],
+    )
+
+
+class Coordinator:
+    """The resources of one coordination directory, as one local process sees and changes them.
+
+    Every call blocks for some synced writes, and at most two seconds for a lock.
+    """
+
+    def __init__(self, coordination_directory: str) -> None:
+        self.store = ResourceStore(coordination_directory)
+        self.boot_id = self_identity().boot_id
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self.store.close()
+
+    # ------------------------------------------------------------ deciding
+
+    def decide(
+        self,
+        keys: Iterable[ResourceKey],
+        command: Command,
+        *,
+        peers: Mapping[str, Liveness] | None = None,
+        ancestors: frozenset[str] = frozenset(),
+        change: Change | None = None,
+    ) -> Outcome:
+        """Carry one command out and return what came of it, durable.
+
+        Args:
+            keys: The resources that it is about.
+            command: What is asked.
+            peers: What is known of peers by their ids.
+            ancestors: Launch ids whose trees hold the caller.
+            change: What the command does to the ledger; its refusal undoes the whole.
+
+        Raises:
+            Refused: the engine's or the store's no; nothing of the command was stored.
+            RecoveryRequired: a record is lost, damaged or older than it was.
+        """
+        wanted = set(keys)
+        facts = Facts(boot_id=self.boot_id, peers=dict(peers or {}), ancestors=ancestors)
+        while True:
+            seen = self._look(wanted, facts)
+            with self.store.transaction(wanted, ledger=True) as held:
+                assert held.ledger is not None, "the ledger was asked for"
+                by_id = {launch.launch_id: launch for launch in held.ledger.launches}
+                seen = msgspec.structs.replace(seen, launches=by_id)
+                documents, outcome = coordination.handle_all(held.documents, command, seen, now())
+                if outcome.needs:
+                    wanted |= set(outcome.needs)
+                    continue
+                ledger = held.ledger
+                if change is not None and outcome.refusal is None:
+                    changed = change(ledger, documents)
+                    if isinstance(changed, Refusal):
+                        raise Refused.of(changed)
+                    ledger = changed
+                ledger = coordination.sweep(ledger, seen, now(), _held(ledger, documents))
+                held.commit(documents, ledger)
+            if outcome.refusal is not None:
+                raise Refused.of(outcome.refusal)
+            return outcome
+
+    def _look(self, keys: Iterable[ResourceKey], facts: Facts) -> Facts:
+        """Return the facts about everything that these documents and the ledger name."""
+        documents = [self.store.read(key) for key in keys]
+        ledger = self.store.read_ledger()
+        identities: set[ProcessIdentity] = set()
+        wanted: set[str] = set()
+        for document in documents:
+            for ticket in document.tickets:
+                if ticket.finished_ms is not None:
+                    continue
+                identities.update(_named(ticket.claimant))
+                right = ticket.reservation
+                if right is not None:
+                    identities.update(one for one in (right.supervisor, *right.processes) if one is not None)
+                    if ticket.launch_id is not None:
+                        wanted.add(ticket.launch_id)
+            wanted.update(blocker.launch_id for blocker in document.blockers)
+            identities.update(one.supervisor for one in document.blockers if one.supervisor is not None)
+        launches = {launch.launch_id: launch for launch in ledger.launches}
+        for launch in launches.values():
+            if launch.supervisor is not None:
+                identities.add(launch.supervisor)
+        processes = {identity: probe(identity) for identity in identities}
+        probes = {
+            launch_id: self.probe(launch)
+            for launch_id, launch in launches.items()
+            if launch_id in wanted or not _is_alive(launch, processes)
+        }
+        return msgspec.structs.replace(facts, processes=processes, probes=probes)
+
+    def probe(self, launch: Launch) -> Probe:
+        """Return what one look at a launch's tree shows."""
+        evidence = evidence_of(launch)
+        if evidence is None:
+            return Probe("unknown", evidence=("its supervisor was never recorded",))
+        found = probe_launch(evidence)
+        return Probe(found.state, evidence=found.lines)
+
+    # ------------------------------------------------------------ looking
+
+    def observe(self, keys: Iterable[ResourceKey], caller: Principal) -> None:
+        """Let time and proof have their effect, and give what is free to whom it is due."""
+        self.decide(keys, coordination.AutoGrant(caller))
+
+    def known_keys(self) -> tuple[ResourceKey, ...]:
+        """Return every resource that was ever used here."""
+        return self.store.keys()
+
+
+def _named(claimant: Claimant) -> tuple[ProcessIdentity, ...]:
+    return (claimant.owner,) if claimant.waiter is None else (claimant.owner, claimant.waiter)
+
+
+def _is_alive(launch: Launch, processes: Mapping[ProcessIdentity, Liveness]) -> bool:
+    return launch.supervisor is not None and processes.get(launch.supervisor) == "alive"
+
+
+def _held(ledger: Ledger, documents: Mapping[ResourceKey, Document]) -> frozenset[str]:
+    """Return the launches that a document still names, or may name: those leave after their document."""
+    return frozenset(
+        launch.launch_id
+        for launch in ledger.launches
+        if any(
+            key not in documents
+            or ((holder := documents[key].holder) is not None and holder.launch_id == launch.launch_id)
+            for key, _ in launch.resources
+        )
+    )

@@ -1,0 +1,93 @@
+"""The ledger as a supervisor tells it: started, members, failed, ended; and the supervisor's own program.
+
+Rule 1: what a resource's document says of a command is stored before its record leaves the ledger.
+Rule 2: every step presents nonce and fences; a supervisor whose grant was given on is refused.
+
+Source: reference/native.md 2.14, 190, 191; reference/reliability.md I32, I40.
+"""
+
+import sys
+
+import msgspec
+
+from tieline.engine import coordination
+from tieline.engine.coordination import Command, Complete, SpawnFailed, Started
+from tieline.errors import Refusal, Refused
+from tieline.model.process import ProcessIdentity
+from tieline.model.resource import Ledger, Probe, ResourceKey
+from tieline.runtime.resources.coordinator import Change, Coordinator
+from tieline.shell.supervisor.holding import serve
+from tieline.shell.tree import CompletionProof, LaunchEvidence, LaunchSpec, SpawnFailure
+
+__all__ = ["SupervisorLedger", "main"]
+
+
+class SupervisorLedger:
+    """One launch's entries; the coordination directory stands in the specification's `context`."""
+
+    def __init__(self, spec: LaunchSpec) -> None:
+        self._coordinator = Coordinator(spec.context)
+        self._launch_id, self._nonce = spec.launch_id, spec.nonce
+        self._fences: dict[ResourceKey, int] = {
+            ResourceKey(key): fence for key, fence in zip(spec.resources, spec.fences, strict=True)
+        }
+
+    def record_started(self, evidence: LaunchEvidence) -> None:
+        """Record what was started; refuse it when the right has ended."""
+        processes = _processes(evidence)
+        started = Started(self._launch_id, self._nonce, self._fences, processes, evidence.ownership)
+
+        def change(ledger: Ledger, _documents: object) -> Ledger | Refusal:
+            return coordination.identify_launch(
+                ledger, self._launch_id, self._nonce, processes, evidence.ownership
+            )
+
+        self._decide(started, change)
+
+    def record_members(self, evidence: LaunchEvidence) -> None:
+        """Record the processes that left the session."""
+        self.record_started(evidence)
+
+    def spawn_failed(self, failure: SpawnFailure) -> None:  # noqa: ARG002 - the caller tells the person
+        """Record that the command never ran: its right is given back."""
+        failed = SpawnFailed(self._launch_id, self._nonce, self._fences)
+
+        def change(ledger: Ledger, _documents: object) -> Ledger | Refusal:
+            return coordination.drop_launch(ledger, self._launch_id, self._nonce)
+
+        self._decide(failed, change)
+
+    def complete(self, proof: CompletionProof) -> None:
+        """Record that nothing of the launch runs any more."""
+        gone = Probe("gone", evidence=proof.lines)
+        complete = Complete(self._launch_id, self._nonce, self._fences, gone)
+
+        def change(ledger: Ledger, _documents: object) -> Ledger | Refusal:
+            return coordination.drain_launch(ledger, self._launch_id, self._nonce, gone)
+
+        self._decide(complete, change)
+
+    def _decide(self, command: Command, change: Change) -> None:
+        if not self._fences:
+            return  # a command that needs nothing has no record
+        try:
+            self._coordinator.decide(self._fences, command, change=change)
+        except Refused as refused:
+            if refused.code == "RESERVATION_EXPIRED" and not isinstance(command, Started):
+                return  # an operator answered for it meanwhile: there is nothing left to tell
+            raise
+
+
+def _processes(evidence: LaunchEvidence) -> tuple[ProcessIdentity, ...]:
+    first = () if evidence.command is None else (evidence.command,)
+    return first + tuple(one for one in evidence.members if one not in first)
+
+
+def main(descriptor: int) -> int:
+    """Run as a supervisor: wait for the front end's word on `descriptor`, hold the tree, tell its end."""
+    msgspec.json.Decoder(str)  # loaded while the front end waits for its grant
+    return serve(descriptor, SupervisorLedger)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

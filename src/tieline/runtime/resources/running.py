@@ -1,0 +1,306 @@
+"""`tieline run`: claim, wait visibly, check again, enter the ledger, run under a supervisor.
+
+Rule 1: nothing starts without a right that was checked after the last wait; a timeout authorises nothing.
+Rule 2: the ledger's record, with its supervisor, is durable before the program runs.
+Rule 3: who waits is told for whom, at which place, and since when; the command's own output is untouched.
+
+Source: reference/native.md 2.14, 3.5; DESIGN.md 2, 4; reference/reliability.md I31 to I35, K30.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from tieline.engine import coordination
+from tieline.engine.coordination import Begin, Cancel, Claim, Status
+from tieline.errors import Refusal, Refused
+from tieline.model.identity import Principal
+from tieline.model.resource import (
+    FINISHED,
+    Claimant,
+    Document,
+    Launch,
+    Ledger,
+    ResourceKey,
+    Snapshot,
+    Ticket,
+    TicketState,
+)
+from tieline.runtime.resources.coordinator import Coordinator, now
+from tieline.runtime.resources.watching import DirectoryWatch
+from tieline.shell.process import probe
+from tieline.shell.supervisor.front import LaunchEnd, Supervisor
+from tieline.shell.tree import MARKS_VARIABLE, LaunchSpec
+
+__all__ = ["Order", "Run", "command_digest"]
+
+PROGRAM = "tieline.runtime.resources.launching"
+LOOK_S = 1.0
+PROOF_LOOK_S = 0.6
+"""While the holder's supervisor is not seen alive: two looks fit around the quarantine into 2 s."""
+EXECUTABLE_CHARACTERS_MAX = 64
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One command to run while it holds resources.
+
+    Attributes:
+        keys: What it needs; none: it runs at once, outside every record.
+        command: Program and arguments.
+        timeout_ms: How long to wait for the grant.
+        classes: What the gate found of it.
+        required: Resources that rules ask of it; all must be among `keys`.
+        ticket_id: An existing ticket to use.
+    """
+
+    keys: tuple[ResourceKey, ...]
+    command: tuple[str, ...]
+    timeout_ms: int
+    reason: str = ""
+    on_orphan: str = "keep"
+    classes: tuple[str, ...] = ()
+    required: tuple[ResourceKey, ...] = ()
+    ticket_id: str | None = None
+    is_terminal_wanted: bool = True
+
+
+def command_digest(command: Sequence[str], directory: str) -> str:
+    """Return sha256 over the canonical form of program, arguments and working directory."""
+    text = json.dumps(
+        {"file": command[0], "args": list(command[1:]), "cwd": directory}, separators=(",", ":")
+    )
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class Run:
+    """One launch, from its claim to its end."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        coordination_directory: str,
+        principal: Principal,
+        claimant: Claimant,
+        order: Order,
+    ) -> None:
+        self._coordinator, self._directory = coordinator, coordination_directory
+        self._principal, self._claimant, self._order = principal, claimant, order
+        self._cwd = os.getcwd()
+        self._digest = command_digest(order.command, self._cwd)
+        self._launch_id = str(uuid.uuid4())
+        self._nonce = secrets.token_hex(16)
+        self._executable = os.path.basename(order.command[0])[:EXECUTABLE_CHARACTERS_MAX]
+        self._tickets: dict[ResourceKey, str] = {}
+        self._inherited: frozenset[ResourceKey] = frozenset()
+
+    # ------------------------------------------------------------ the whole
+
+    def run(self, tell: Callable[[Snapshot], None]) -> LaunchEnd:
+        """Wait for the grant, run the command, and return how it ended.
+
+        Args:
+            tell: Called with what stands in the way, when that changes while this waits.
+
+        Raises:
+            Refused: RESOURCE_WAIT_TIMEOUT, STALE_POLICY, RESOURCE_BUSY and the engine's other codes;
+                nothing was started.
+            RecoveryRequired: a record cannot be believed; nothing was started.
+        """
+        with Supervisor.start(PROGRAM) as supervisor:
+            fences: dict[ResourceKey, int] = {}
+            if self._order.keys:
+                self._claim()
+                try:
+                    fences = self._wait(tell)
+                    spec = self._spec(fences)
+                    if fences:
+                        self._begin(fences, supervisor, spec)
+                except BaseException:
+                    self._withdraw()
+                    raise
+            return supervisor.run(self._spec(fences))
+
+    def _spec(self, fences: dict[ResourceKey, int]) -> LaunchSpec:
+        keys = tuple(sorted(fences))
+        return LaunchSpec(
+            launch_id=self._launch_id,
+            nonce=self._nonce,
+            command=self._order.command,
+            resources=keys,
+            fences=tuple(fences[key] for key in keys),
+            on_orphan="stop" if self._order.on_orphan == "stop" else "keep",
+            terminal="auto" if self._order.is_terminal_wanted else "never",
+            context=self._directory,
+        )
+
+    # ------------------------------------------------------------ claiming and waiting
+
+    def _claim(self) -> None:
+        ancestors = self._ancestors()
+        outcome = self._coordinator.decide(
+            self._order.keys,
+            Claim(
+                caller=self._principal,
+                claimant=self._claimant,
+                launch_id=self._launch_id,
+                digest=self._digest,
+                executable=self._executable,
+                reason=self._order.reason or f"run {self._executable}",
+                request_id=str(uuid.uuid4()),
+                ticket_id=self._order.ticket_id,
+                inherits_from=ancestors[-1] if ancestors else None,
+            ),
+            ancestors=frozenset(ancestors),
+        )
+        self._inherited = frozenset(outcome.inherited)
+        for ticket in outcome.tickets:
+            self._note(ticket)
+
+    def _ancestors(self) -> list[str]:
+        """Return the launches whose trees hold this process, the outermost first, by their marks."""
+        marks = os.environ.get(MARKS_VARIABLE, "").split()
+        if not marks:
+            return []
+        by_nonce = {
+            launch.nonce: launch.launch_id for launch in self._coordinator.store.read_ledger().launches
+        }
+        return [by_nonce[mark] for mark in marks if mark in by_nonce]
+
+    def _note(self, ticket: Ticket) -> None:
+        for key in self._order.keys:
+            document = self._coordinator.store.read(key)
+            if document.ticket(ticket.request_id) is not None:
+                self._tickets[key] = ticket.request_id
+
+    def _wait(self, tell: Callable[[Snapshot], None]) -> dict[ResourceKey, int]:
+        """Return the fence of every right, once all are there."""
+        deadline = time.monotonic() + self._order.timeout_ms / 1000
+        shown: tuple[object, ...] = ()
+        needed = [key for key in self._order.keys if key not in self._inherited]
+        with DirectoryWatch(self._coordinator.store.path) as watch:
+            while True:
+                self._coordinator.observe(needed, self._principal)
+                documents = [self._coordinator.store.read(key) for key in needed]
+                fences = self._fences(documents)
+                if fences is not None:
+                    return fences
+                shown = self._show(documents, shown, tell)
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise Refused(
+                        "RESOURCE_WAIT_TIMEOUT",
+                        f"{', '.join(needed)} was not granted in {self._order.timeout_ms / 1000:g} s;"
+                        " nothing was started",
+                    )
+                self._sleep(watch, documents, left)
+
+    def _sleep(self, watch: DirectoryWatch, documents: list[Document], left: float) -> None:
+        """Sleep until something changes, or it is time to look again."""
+        launches = {launch.launch_id: launch for launch in self._coordinator.store.read_ledger().launches}
+        until = time.monotonic() + left
+        while True:
+            pause = LOOK_S if all(_is_tended(document, launches) for document in documents) else PROOF_LOOK_S
+            changed = watch.wait(min(pause, max(0.0, until - time.monotonic())))
+            if changed or pause == PROOF_LOOK_S or time.monotonic() >= until:
+                return
+            if not all(_is_tended(document, launches) for document in documents):
+                return
+            if any(self._coordinator.store.read(one.resource).revision != one.revision for one in documents):
+                return
+
+    def _fences(self, documents: list[Document]) -> dict[ResourceKey, int] | None:
+        """Return the fences when every right is there, None while one is missing."""
+        fences: dict[ResourceKey, int] = {}
+        for document in documents:
+            ticket = document.launched(self._launch_id)
+            if ticket is None or ticket.state in FINISHED:
+                raise Refused.of(_lost(ticket))
+            if ticket.state is not TicketState.RESERVED or ticket.reservation is None:
+                return None
+            if ticket.reservation.expires_mono_ms is None:
+                return None
+            fences[document.resource] = ticket.reservation.fence
+        return fences
+
+    def _show(
+        self, documents: list[Document], shown: tuple[object, ...], tell: Callable[[Snapshot], None]
+    ) -> tuple[object, ...]:
+        """Tell what stands in the way when it is not what was told last."""
+        for document in documents:
+            ticket = document.launched(self._launch_id)
+            if ticket is None or ticket.state is not TicketState.QUEUED:
+                continue
+            holder = document.holder
+            key = (document.resource, holder.request_id if holder else None, holder.state if holder else None,
+                   document.queue.index(ticket), len(document.blockers))  # fmt: skip
+            if key != shown:
+                outcome = self._coordinator.decide(
+                    [document.resource], Status(self._principal, document.resource)
+                )
+                if outcome.snapshot is not None:
+                    tell(outcome.snapshot)
+            return key
+        return shown
+
+    # ------------------------------------------------------------ starting
+
+    def _begin(self, fences: dict[ResourceKey, int], supervisor: Supervisor, spec: LaunchSpec) -> None:
+        """Use the rights and enter the ledger in one transaction."""
+        identity = supervisor.evidence(spec).supervisor
+        launch = Launch(
+            launch_id=self._launch_id,
+            nonce=self._nonce,
+            digest=command_digest(self._order.command, self._cwd),
+            executable=self._executable,
+            directory_digest=hashlib.sha256(os.fsencode(self._cwd)).hexdigest(),
+            claimant=self._claimant,
+            created_ms=now().wall_ms,
+            boot_id=self._coordinator.boot_id,
+            classes=self._order.classes,
+            resources=tuple(sorted(fences.items())),
+            supervisor=identity,
+        )
+
+        def change(ledger: Ledger, documents: Mapping[ResourceKey, Document]) -> Ledger | Refusal:
+            required = [key for key in self._order.required if key not in self._inherited]
+            return coordination.admit(ledger, launch, documents, required)
+
+        begin = Begin(self._principal, self._launch_id, self._nonce, self._digest, fences, identity)
+        self._coordinator.decide(fences, begin, change=change)
+
+    def _withdraw(self) -> None:
+        """Give up what was not used; what began is the supervisor's."""
+        for key, request_id in self._tickets.items():
+            try:
+                self._coordinator.decide([key], Cancel(self._principal, request_id))
+            except Refused:
+                continue  # it is in use, or over already: proof decides about it
+
+
+def _is_tended(document: Document, launches: "dict[str, Launch]") -> bool:
+    """Return whether somebody alive will tell the end of what stands in the way."""
+    holder = document.holder
+    if document.blockers:
+        return False
+    if holder is None:
+        return True
+    launch = launches.get(holder.launch_id or "")
+    if launch is None or launch.supervisor is None:
+        return holder.state is TicketState.RESERVED
+    return probe(launch.supervisor) == "alive"
+
+
+def _lost(ticket: Ticket | None) -> Refusal:
+    if ticket is not None and ticket.state is TicketState.STALE:
+        return Refusal("STALE_POLICY", "another policy came before the command was started")
+    if ticket is not None and ticket.state is TicketState.ENDED:
+        return Refusal("TARGET_ENDED", "the claimant's root has ended")
+    if ticket is not None and ticket.state is TicketState.CANCELLED:
+        return Refusal("RESERVATION_EXPIRED", "the ticket was cancelled")
+    return Refusal("RESERVATION_EXPIRED", "the right was not used in time")
