@@ -134,9 +134,8 @@ def _tell(snapshot: Any) -> None:
     holder = snapshot.holder
     parts = [f"waiting for {snapshot.resource}"]
     if holder is not None:
-        parts.append(
-            f"held by :{line(holder.alias, 64)} ({line(holder.executable or 'a command', 64)}), {holder.state}"
-        )
+        what = line(holder.executable or "a command", 64)
+        parts.append(f"held by :{line(holder.alias, 64)} ({what}), {holder.state}")
     elif snapshot.blockers:
         parts.append(f"{len(snapshot.blockers)} commands from before the policy still run")
     elif snapshot.controller:
