@@ -7,7 +7,8 @@ Rule 3: the shell makes `rows` durable before it carries out `sends`, answers or
     its `sends` still wait for every urgent row decided before it.
 Rule 4: when a group could not be stored (disk full, definite), the shell restores the engine from
     the journal and hands the same commands in again, one by one; those that cannot be stored are
-    answered QUEUE_FULL. When a commit is in doubt, nothing is answered and the store is reopened.
+    answered QUEUE_FULL. When a commit is in doubt, nothing is acknowledged: a peer
+    is told DELIVERY_UNKNOWN, a local asker RECOVERY_REQUIRED, and the store is reopened.
 
 Source: reference/native.md 2.8 to 2.10, 3.3, 3.4; reference/reliability.md I1 to I30.
 """

@@ -8,7 +8,8 @@ message pays no delay, a crowd shares a sync.
 Rule 1: at most one group is at the store; nothing of a group is emitted before it is stored.
 Rule 2: a full disk is definite: the engine is restored from the journal, and the same commands are
     decided again one by one; one that cannot be stored alone is told QUEUE_FULL.
-Rule 3: a failed commit in doubt is acknowledged to nobody; the store is reopened and the engine
+Rule 3: a failed commit in doubt is acknowledged to nobody: a peer that waits is told that its outcome is
+    not known, so that no link keeps its request open for ever; the store is reopened and the engine
     restored before anything else is decided.
 Rule 4: this module knows no event loop, no socket, no file; the simulator runs this very file.
 
@@ -89,13 +90,14 @@ class Ports(Protocol):
 class Turn:
     """One command on its way through the loop."""
 
-    __slots__ = ("command", "done", "is_answered", "is_sent", "plan")
+    __slots__ = ("command", "done", "is_answered", "is_decided", "is_sent", "plan")
 
     def __init__(self, command: Command, done: Done | None) -> None:
         self.command = command
         self.done = done
         self.plan = Plan()
         self.is_answered = False
+        self.is_decided = False
         self.is_sent = False
 
 
@@ -165,6 +167,7 @@ class Driver:
     def _decide(self, turn: Turn) -> None:
         """Decide one command and let it wait for what it depends on."""
         plan = turn.plan = self.engine.handle(turn.command, self._ports.now())
+        turn.is_decided = True
         is_free = not self._group and self._urgent_count == 0
         if not plan.is_urgent:
             self._answer(turn)
@@ -252,6 +255,7 @@ class Driver:
         while self._again:
             turn = self._again[0]
             turn.plan = self.engine.handle(turn.command, self._ports.now())
+            turn.is_decided = True
             if turn.plan.rows:
                 self._group = [turn]
                 self._store(turn.plan.rows, admits=turn.plan.admits)
@@ -276,7 +280,17 @@ class Driver:
             if turn.done is not None and not turn.is_answered:
                 turn.is_answered = True
                 turn.done(_IN_DOUBT)
+            self._tell_unknown(turn)
         self._ports.reopen(self._reopened)
+
+    def _tell_unknown(self, turn: Turn) -> None:
+        """Tell the peer that waits for a lost turn the one thing that is true: ask again under the same id."""
+        if not turn.is_decided:
+            self._refuse(turn, _IN_DOUBT)
+        elif not turn.is_sent:
+            for send in turn.plan.sends:
+                if isinstance(send, Answer):
+                    self._ports.send(Answer(send.asked, _UNKNOWN))
 
     def _reopened(self, rows: Sequence[Row] | None) -> None:
         """The store is open again (rows), or still is not (None): then everything stays refused."""
@@ -326,6 +340,7 @@ class Driver:
                 done()
 
 
+_UNKNOWN = Refusal("DELIVERY_UNKNOWN", "the store of this root failed: ask again under the same id")
 _IN_DOUBT = Refusal(
     "RECOVERY_REQUIRED", "the store of this root is in doubt after a disk error", is_retryable=True
 )

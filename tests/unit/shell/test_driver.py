@@ -259,12 +259,16 @@ def test_commit_in_doubt_acknowledges_nothing_until_reopened(bench: Bench) -> No
 
 
 @pytest.mark.clause("K4")
-def test_offer_lost_in_doubt_is_not_answered(bench: Bench) -> None:
-    """The row may be stored: neither yes nor no would be true, so the sender asks again under the same id."""
+def test_offer_lost_in_doubt_is_answered_with_neither_yes_nor_no(bench: Bench) -> None:
+    """The row may be stored: the peer is told so at once, and asks again under the same id."""
     offer = Offer(asked=Asked(1, "r"), sender_instance="s", standing=None, envelope=None)  # type: ignore[arg-type]
-    bench.submit("offer", command=offer, rows=(row("o"),))
+    receipt = Receipt("m", "s", "r", State.ACCEPTED, 1)
+    bench.submit("offer", command=offer, rows=(row("o"),), sends=(Answer(Asked(1, "r"), receipt),))
     bench.ports.end(Committed.IN_DOUBT)
-    assert bench.ports.sent == []
+    (answer,) = bench.ports.sent
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.body, Refusal)
+    assert (answer.asked, answer.body.code) == (Asked(1, "r"), "DELIVERY_UNKNOWN")
 
 
 def test_tick_lets_the_engine_act_when_it_is_due(bench: Bench) -> None:
