@@ -269,8 +269,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Patch(
                 "engine/directory.py",
-                "            if target not in (item.peer.id, item.alias):\n",
-                "            if not (item.peer.id.startswith(target) or item.alias.startswith(target)):\n",
+                "target in (root.alias, peer_id(root.instance, None))\n",
+                "(root.alias.startswith(target) or peer_id(root.instance, None).startswith(target))\n",
             ),
         ),
         (UNIT + "engine/test_directory.py::test_resolve_takes_exact_ids_and_unique_aliases_only",),

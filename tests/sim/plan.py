@@ -16,7 +16,7 @@ from tieline.config import Limits
 __all__ = ["FAULTS", "Plan", "Step", "draw"]
 
 REAL_DISK_EVERY = 20
-STEPS_MIN, STEPS_MAX = 18, 54
+STEPS_MIN, STEPS_MAX = 14, 44
 
 TALK = {
     "send": 30,

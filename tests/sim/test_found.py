@@ -112,6 +112,21 @@ def test_refusal_after_a_restore_does_not_deny_what_was_under_way_before() -> No
     assert state(one, "m1") is State.ACCEPTED
 
 
+@pytest.mark.clause("K4", "I51")
+def test_request_lost_in_doubt_is_answered_so_that_its_place_in_the_window_is_free() -> None:
+    """Who waits for a commit that failed in doubt is told that the outcome is not known."""
+    made = world(Limits(), Limits(pending_requests=1))
+    one, two = pair(made)
+    one.say(one.peer, two.peer, "m0", "opens the line")
+    later(made, 1_000)
+    two.disk.doubts = 1
+    one.say(one.peer, two.peer, "m1", "text")
+    later(made, 60_000)
+    said = [frame for entry in made.history.entries for frame in entry.data.get("frames", ())]
+    assert any(frame.get("code") == "DELIVERY_UNKNOWN" for frame in said)
+    assert state(one, "m1") is State.ACCEPTED
+
+
 @pytest.mark.clause("I11", "I12")
 def test_number_read_before_a_failed_commit_is_not_given_again() -> None:
     """A cursor that a reader saw names one event for ever, also when its commit was lost."""

@@ -6,7 +6,7 @@ Source: reference/reliability.md 2.4 "Replies and loops".
 from collections.abc import Callable
 
 from tests.sim.checker.claims import Claim
-from tests.sim.checker.reading import Fact, Reading
+from tests.sim.checker.reading import Reading
 
 __all__ = ["INVARIANTS"]
 
@@ -70,12 +70,8 @@ def i28_ended_recipient(reading: Reading, claim: Claim) -> None:
 def i29_loops_end(reading: Reading, claim: Claim) -> None:
     """Automatic messages of a conversation, and sends of a pair without a person, stay in their budgets."""
     for root in reading.honest:
-        limits = reading.starts[root]
+        most: int = reading.starts[root]["automatic"]
         chains: dict[object, dict[object, None]] = {}
-        pairs: dict[tuple[str, str], list[int]] = {}
-        prompts = [
-            (place, entry.data["owner"]) for place, entry in reading.all_of("prompt") if entry.root == root
-        ]
         gone = reading.pruned.get(root, {})
         for cursor, fact in reading.messages.get(root, {}).items():
             row = fact.row
@@ -84,41 +80,34 @@ def i29_loops_end(reading: Reading, claim: Claim) -> None:
                 chain = chains.setdefault(_chain(row), {})
                 chain[row["sender_instance"], row["message"], row["recipient"]] = None
                 if row["box"] == "in" and row["sender_instance"] != root:
-                    claim(
-                        len(chain) <= limits["automatic"],
-                        root,
-                        "took",
-                        len(chain),
-                        "automatic of",
-                        _chain(row),
-                    )
-            if row["box"] == "out" and not row["from_person"]:
-                _pair(
-                    claim,
-                    root,
-                    fact,
-                    pairs.setdefault((row["sender"], row["recipient"]), []),
-                    prompts,
-                    limits,
-                )
+                    claim(len(chain) <= most, root, "took", len(chain), "automatic of", _chain(row))
+        _pairs(reading, claim, root)
 
 
-def _pair(
-    claim: Claim,
-    root: str,
-    fact: Fact,
-    window: list[int],
-    prompts: list[tuple[int, str]],
-    limits: dict[str, int],
-) -> None:
-    since = [place for place, owner in prompts if owner == fact.row["sender"] and place < fact.asked_at]
-    if since and window and window[0] != -since[-1]:
-        window.clear()
-    if since and not window:
-        window.append(-since[-1])  # remembers which prompt the window began with
-    window.append(fact.at_ms)
-    recent = [at_ms for at_ms in window if at_ms > 0 and at_ms > fact.at_ms - PAIR_WINDOW_MS]
-    claim(len(recent) <= limits["agent_sends"], root, "sent", len(recent), "without a person")
+def _pairs(reading: Reading, claim: Claim, root: str) -> None:
+    """Claim the budget of each pair, counted from its sender's last prompt."""
+    most: int = reading.starts[root]["agent_sends"]
+    prompts = [
+        (place, entry.data["owner"]) for place, entry in reading.all_of("prompt") if entry.root == root
+    ]
+    asked: dict[tuple[str, str, str], int] = {}
+    for place, entry in reading.all_of("submit"):
+        if entry.root == root:
+            data = entry.data
+            asked.setdefault((data["sender"], data["message"], data["recipient"]), place)
+    windows: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for fact in reading.messages.get(root, {}).values():
+        row = fact.row
+        if row["box"] == "out" and not row["from_person"]:
+            # A send is decided when it is asked for, which may be a while before its rows are committed.
+            decided = asked.get((row["sender"], row["message"], row["recipient"]), fact.asked_at)
+            began = max(
+                (place for place, owner in prompts if owner == row["sender"] and place < decided), default=0
+            )
+            window = windows.setdefault((row["sender"], row["recipient"]), [])
+            window.append((began, fact.at_ms))
+            recent = [one for one in window if one[0] == began and one[1] > fact.at_ms - PAIR_WINDOW_MS]
+            claim(len(recent) <= most, root, "sent", len(recent), "without a person")
 
 
 def i30_crossing_asks(reading: Reading, claim: Claim) -> None:

@@ -97,11 +97,17 @@ def i4_three_outcomes(reading: Reading, claim: Claim) -> None:
             is_said = fact.row["box"] == "out" and reading.last_state(root, cursor)[1] == "NOT_DELIVERED"
             if receiver and is_said and is_once:
                 # Of a recipient that is proven gone the reference says so too (native.md 3.3), whatever its
-                # dead store holds; of one that lives it must be true.
-                is_absent = key_of(fact.row) not in reading.received.get(receiver, {})
+                # dead store holds, and one that forgot the message after its retention does not know it;
+                # of any other it must be true.
                 said_at = reading.states(root, cursor)[-1].asked_at
+                gone = reading.pruned.get(receiver, {})
+                held = [
+                    one
+                    for one in reading.received.get(receiver, {}).get(key_of(fact.row), [])
+                    if one.row["cursor"] not in gone or gone[one.row["cursor"]].stored_at > said_at
+                ]
                 is_gone = reading.crashed.get(receiver, NOT_YET) < said_at
-                claim(is_absent or is_gone, root, "says not delivered of", fact.row["message"])
+                claim(not held or is_gone, root, "says not delivered of", fact.row["message"])
 
 
 def i5_integrity(reading: Reading, claim: Claim) -> None:
