@@ -284,7 +284,7 @@ class Driver:
         self._ports.reopen(self._reopened)
 
     def _tell_unknown(self, turn: Turn) -> None:
-        """Tell the peer that waits for a lost turn the one thing that is true: ask again under the same id."""
+        """Tell the peer that waits for a lost turn the one thing that is true: it must ask again."""
         if not turn.is_decided:
             self._refuse(turn, _IN_DOUBT)
         elif not turn.is_sent:
