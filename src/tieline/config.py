@@ -5,11 +5,11 @@ Rule 2: this module reads no file and no environment of its own; it is handed bo
 Rule 3: flags go before `TIELINE_<FIELD>` variables, those before config.toml, that before defaults.
 Rule 4: a wrong value names the source, the field, and what is allowed.
 
-Source: specification, "Configuration reference"; reference/native.md 1P.
+Source: specification, "Configuration reference"; reference/native.md 1P; of rules 2.13, 2.14, 3.5.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -17,11 +17,43 @@ import msgspec
 
 from tieline.errors import UsageError
 
-__all__ = ["LIMITS", "Limits", "Scope", "Settings", "is_alias", "load"]
+__all__ = [
+    "LIMITS",
+    "RULE_SETS",
+    "Limits",
+    "ResourceSettings",
+    "Rule",
+    "Scope",
+    "Settings",
+    "is_alias",
+    "is_resource_key",
+    "is_rule_set",
+    "load",
+]
 
 ALIAS_CHARACTERS_MAX = 64
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _ALIAS_TAIL = _LETTERS | frozenset("0123456789_-")
+_ALPHANUMERIC = _LETTERS | frozenset("0123456789")
+
+RESOURCE_KEY_CHARACTERS_MAX = 256  # reference/native.md 2.13 "Keys"
+RESOURCE_NAME_CHARACTERS_MAX = 64
+RULES_MAX = 256  # a command is held against each of them before it starts
+PATTERNS_MAX = 64  # in one field of one rule
+PATTERN_CHARACTERS_MAX = 200
+RULE_SETS_MAX = 64
+RULE_SETS = {
+    "git": "",
+    "python": "",
+    "node": "",
+    "cargo": "",
+    "make": "",
+    "jvm": "",
+    "compose": "",
+    "port": "PORT",
+    "database": "NAME",
+}
+"""Ready sets of rules, each with what must follow its name after a colon; `engine.gate` has the rules."""
 
 
 class Scope(StrEnum):
@@ -40,6 +72,38 @@ class Scope(StrEnum):
 def is_alias(text: str) -> bool:
     """Return whether `text` starts with a letter and goes on with letters, digits, `_`, `-`; 1 to 64."""
     return 0 < len(text) <= ALIAS_CHARACTERS_MAX and text[0] in _LETTERS and _ALIAS_TAIL.issuperset(text)
+
+
+def is_resource_key(text: str) -> bool:
+    """Return whether `text` is `machine/NAME`, `repository/ID/NAME`, or `repository/NAME`; at most 256."""
+    kind, *rest = text.split("/")
+    if len(text) > RESOURCE_KEY_CHARACTERS_MAX or kind not in {"machine", "repository"}:
+        return False
+    if len(rest) == 2 and kind == "repository":
+        identity, name = rest
+        return 0 < len(identity) <= 128 and _ALIAS_TAIL.issuperset(identity) and _is_resource_name(name)
+    return len(rest) == 1 and _is_resource_name(rest[0])
+
+
+def is_rule_set(text: str) -> bool:
+    """Return whether `text` names a ready set of rules, with what it is about where it needs that."""
+    name, colon, subject = text.partition(":")
+    form = RULE_SETS.get(name)
+    if form is None or bool(form) != bool(colon):
+        return False
+    if form == "PORT":
+        return subject.isascii() and subject.isdigit() and subject[0] != "0" and int(subject[:6]) < 65_536
+    return not form or (
+        _is_resource_name(subject) and len(subject) <= RESOURCE_NAME_CHARACTERS_MAX - len(name) - 1
+    )
+
+
+def _is_resource_name(text: str) -> bool:
+    return (
+        0 < len(text) <= RESOURCE_NAME_CHARACTERS_MAX
+        and text[0] in _ALPHANUMERIC
+        and (_ALIAS_TAIL | {"."}).issuperset(text)
+    )
 
 
 class Bound(NamedTuple):
@@ -141,6 +205,33 @@ class Limits(msgspec.Struct, frozen=True):
     boundary_bytes: int = 32_768
 
 
+class Rule(msgspec.Struct, frozen=True):
+    """A resource, and what a command must be to need it: all that is named must hold.
+
+    `executables` are base names; `subcommands` the first words that are no options; `scripts` those of a
+    package manager or targets; `arguments` words anywhere, or leading assignments; `without` the same, and
+    then the rule does not hold; `profile` is `build`, `strict` or empty. Of several patterns in a field one
+    suffices. A pattern is a word, words with a space between, or the beginning of one before a last `*`.
+    """
+
+    resource: str
+    name: str = ""
+    executables: tuple[str, ...] = ()
+    subcommands: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    profile: str = ""
+
+
+class ResourceSettings(msgspec.Struct, frozen=True):
+    """What a person configured of shared resources: who grants, and which commands need which."""
+
+    auto_grant: str = "manual"
+    rule_sets: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+
 class Settings(msgspec.Struct, frozen=True):
     """What a person configured for one root."""
 
@@ -152,11 +243,15 @@ class Settings(msgspec.Struct, frozen=True):
     allow_resource_control: bool = False
     resource_wait_timeout_ms: int = 300_000
     limits: Limits = Limits()
+    resource: ResourceSettings = ResourceSettings()
 
 
 _FIELDS = ("enabled", "scope", "idle_behavior", "alias", "coordination_directory", "allow_resource_control",
            "resource_wait_timeout_ms")  # fmt: skip
 _SECTIONS = frozenset({"communication", "limits", "wires", "resource"})
+_RESOURCE_FIELDS = ("auto_grant", "rule_sets", "rule")
+_PATTERN_FIELDS = ("executables", "subcommands", "scripts", "arguments", "without")
+_RULE_FIELDS = ("resource", "name", *_PATTERN_FIELDS, "profile")
 
 
 def load(
@@ -183,10 +278,20 @@ def load(
         given = environment.get("TIELINE_" + name.upper())
         if given is not None:
             limits[name] = _limit(name, _number(given), "TIELINE_" + name.upper())
+    resource = _resource(document, source, text)
+    given = environment.get("TIELINE_RESOURCE_AUTO_GRANT")
+    if given is not None:
+        resource = msgspec.structs.replace(
+            resource, auto_grant=_auto_grant(given, "TIELINE_RESOURCE_AUTO_GRANT")
+        )
     for name, value in (flags or {}).items():
-        if value is not None:
+        if name == "resource_auto_grant" and value is not None:
+            resource = msgspec.structs.replace(
+                resource, auto_grant=_auto_grant(value, "--resource-auto-grant")
+            )
+        elif value is not None:
             fields[name] = _field(name, value, "--" + name.replace("_", "-"))
-    return Settings(**fields, limits=_together(Limits(**limits), source))
+    return Settings(**fields, limits=_together(Limits(**limits), source), resource=resource)
 
 
 def _document(text: str, source: str) -> dict[str, Any]:
@@ -216,6 +321,110 @@ def _from_file(document: dict[str, Any], source: str, text: str) -> tuple[dict[s
     return fields, limits
 
 
+def _resource(document: dict[str, Any], source: str, text: str) -> ResourceSettings:
+    """Return what the section `resource` sets."""
+    table = _table(document, "resource", source, text)
+    for name in table:
+        if name not in _RESOURCE_FIELDS:
+            raise UsageError(
+                _wrong(source, text, name, f"unknown field; allowed are {', '.join(_RESOURCE_FIELDS)}")
+            )
+    sets = table.get("rule_sets", [])
+    where = _where(source, text, "rule_sets")
+    if not isinstance(sets, list) or len(sets) > RULE_SETS_MAX:
+        raise UsageError(f"{where}: rule_sets must be a list of at most {RULE_SETS_MAX} names")
+    for name in sets:
+        if not isinstance(name, str) or not is_rule_set(name):
+            shown = ", ".join(f"{one}:{form}" if form else one for one, form in RULE_SETS.items())
+            raise UsageError(f"{where}: unknown rule set {name!r}; allowed are {shown}")
+    rules = table.get("rule", [])
+    if not isinstance(rules, list) or len(rules) > RULES_MAX:
+        raise UsageError(
+            f"{_where(source, text, '[resource.rule')}: rule must be written as [[resource.rule]], "
+            f"at most {RULES_MAX} times"
+        )
+    return ResourceSettings(
+        auto_grant=_auto_grant(table.get("auto_grant", "manual"), _where(source, text, "auto_grant")),
+        rule_sets=tuple(dict.fromkeys(sets)),
+        rules=tuple(_rule(rule, number, source, text) for number, rule in enumerate(rules, 1)),
+    )
+
+
+def _auto_grant(value: Any, where: str) -> str:
+    if value not in ("manual", "fifo"):
+        raise UsageError(f"{where}: auto_grant must be manual or fifo")
+    return str(value)
+
+
+def _rule(rule: Any, number: int, source: str, text: str) -> Rule:
+    """Return one `[[resource.rule]]`, the `number`th from 1."""
+    if not isinstance(rule, dict):
+        raise UsageError(f"{source}: resource.rule {number} must be a table")
+    for name, value in rule.items():
+        allowed = _rule_fault(name, value)
+        if allowed:
+            raise UsageError(
+                f"{_rule_where(source, text, number, name)}: resource.rule {number}: {name}: {allowed}"
+            )
+    where = _rule_where(source, text, number, "")
+    if "resource" not in rule:
+        raise UsageError(f"{where}: resource.rule {number}: resource is missing")
+    if rule.get("subcommands") and not rule.get("executables"):
+        raise UsageError(f"{where}: resource.rule {number}: subcommands need executables")
+    if not any(rule.get(name) for name in ("executables", "scripts", "arguments", "profile")):
+        raise UsageError(
+            f"{where}: resource.rule {number}: it must name executables, scripts, arguments or a profile; "
+            'profile = "strict" is every command'
+        )
+    return msgspec.convert(rule, Rule)
+
+
+def _rule_fault(name: str, value: Any) -> str:
+    """Return what a field of a rule must be, empty when it is."""
+    if name == "resource":
+        right = isinstance(value, str) and is_resource_key(value)
+        return "" if right else "must be machine/NAME, repository/NAME or repository/ID/NAME"
+    if name == "name":
+        return (
+            ""
+            if isinstance(value, str) and _is_resource_name(value)
+            else "must be a word of at most 64 characters"
+        )
+    if name == "profile":
+        return "" if value in ("build", "strict") else "must be build or strict"
+    if name not in _PATTERN_FIELDS:
+        return f"unknown field; allowed are {', '.join(_RULE_FIELDS)}"
+    if not isinstance(value, list) or not 0 < len(value) <= PATTERNS_MAX:
+        return f"must be a list of 1 to {PATTERNS_MAX} patterns"
+    if not all(isinstance(one, str) and _is_pattern(one) for one in value):
+        return f"each must be words, one space between, * only last, at most {PATTERN_CHARACTERS_MAX} long"
+    if name == "executables" and any(mark in one for one in value for mark in "/ *"):
+        return "each must be the name of a program without folder, space or *"
+    return ""
+
+
+def _is_pattern(text: str) -> bool:
+    return (
+        0 < len(text) <= PATTERN_CHARACTERS_MAX
+        and text.isprintable()
+        and "*" not in text[:-1]
+        and all(text.split(" "))
+    )
+
+
+def _rule_where(source: str, text: str, number: int, name: str) -> str:
+    """Return the source with the line of a field in the `number`th rule, or of the rule."""
+    found = 0
+    start = 0
+    for line_number, line in enumerate(text.splitlines(), 1):
+        if line.replace(" ", "").startswith("[[resource.rule]]"):
+            found += 1
+            start = line_number if found == number else start
+        elif found == number and name and line.split("=")[0].strip().strip('"') == name:
+            return f"{source}, line {line_number}"
+    return f"{source}, line {start}" if start else source
+
+
 def _together(limits: Limits, source: str) -> Limits:
     if limits.message_bytes > limits.frame_bytes:
         raise UsageError(f"{source}: limits.message_bytes is larger than limits.frame_bytes")
@@ -241,7 +450,7 @@ def _field(name: str, value: Any, where: str) -> Any:
         "coordination_directory": "an absolute path",
         "resource_wait_timeout_ms": "a whole number from 1",
     }[name]
-    right = {
+    checks: dict[str, Callable[[], bool]] = {
         "enabled": lambda: isinstance(value, bool),
         "allow_resource_control": lambda: isinstance(value, bool),
         "scope": lambda: value in ("workspace", "repository", "machine"),
@@ -251,8 +460,8 @@ def _field(name: str, value: Any, where: str) -> Any:
             isinstance(value, str) and value.startswith("/") and "\0" not in value
         ),
         "resource_wait_timeout_ms": lambda: type(value) is int and value > 0,
-    }[name]
-    if not right():
+    }
+    if not checks[name]():
         raise UsageError(f"{where}: {name} must be {allowed}")
     return Scope(value) if name == "scope" else value
 
