@@ -1,0 +1,457 @@
+"""A command as it was handed over -> every program in it that would be started, as far as can be read.
+
+Theory. A command is a nest: a shell's text, a program that starts another, a package manager that starts a
+script. Each layer is a `Subject`, because a rule may name any of them. What cannot be read is a subject too,
+an opaque one, so that a strict rule still sees it.
+
+Rule 1: matching by name is a help against accidents, not a proof: a program can start what it likes.
+Rule 2: texts in texts and programs that start programs are bounded; beyond the bound all is opaque.
+Rule 3: what `tieline run` starts is covered by the resources that it names, all of them under `--gate`.
+Rule 4: this module knows no rule and no resource.
+
+Source: reference/native.md 2.14, 3.5 "wrappers".
+"""
+
+import re
+from typing import NamedTuple
+
+from tieline.engine.gate.splitting import EXPANSION, TOKENS_MAX, Segment, split
+from tieline.engine.gate.tables import (
+    BUILTIN_SUBCOMMANDS,
+    NICKNAMES,
+    PLAIN_TOOL,
+    RUNNERS,
+    SCRIPT_TOOLS,
+    SHELLS,
+    TOOLS,
+    WRAPPERS,
+    Tool,
+    Wrapper,
+)
+
+__all__ = ["ARGUMENTS_MAX", "LAYERS_MAX", "TEXTS_MAX", "Reading", "Subject", "executable_name", "read"]
+
+LAYERS_MAX = 16  # programs that start programs, in one command
+TEXTS_MAX = 8  # a shell's text inside a shell's text
+ARGUMENTS_MAX = 512  # what follows is not looked at
+WORDS_MAX = 16
+PATH_CHARACTERS_MAX = 1_024
+EVERYTHING = frozenset({"*"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_ENDINGS = re.compile(r"\.(?:exe|cmd|bat|js|mjs|cjs)$")
+_NUMBERED_PYTHON = re.compile(r"python[0-9.]+$")
+_RUN_WORDS = frozenset({"run", "run-script"})
+_NPM_SHORT = {
+    "t": "test",
+    "tst": "test",
+    "test": "test",
+    "start": "start",
+    "stop": "stop",
+    "restart": "restart",
+}
+_FIND_ACTIONS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_ENVIRONMENT_FOLDERS = {"GIT_DIR": "git", "GIT_WORK_TREE": "git"}
+
+
+class Subject(NamedTuple):
+    """One program that would be started.
+
+    `executable` is its base name, empty when it cannot be told; `words` are its first arguments that are
+    neither options nor their values; `scripts` the scripts or targets among them; `directory` is where it
+    works, empty when only the shell could tell; `covered` are the resources, as they were written, that
+    a `tieline run` around it holds, each with the directory it was named in.
+    """
+
+    executable: str
+    arguments: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    assignments: tuple[str, ...] = ()
+    directory: str = ""
+    covered: frozenset[tuple[str, str]] = frozenset()
+    is_covered_whole: bool = False
+
+
+class Reading(NamedTuple):
+    """What a command would start; `fault` says what could not be read, empty when all was."""
+
+    subjects: list[Subject]
+    fault: str
+
+
+def read(argv: tuple[str, ...] | None, text: str, directory: str) -> Reading:
+    """Return every program that a command would start.
+
+    Args:
+        argv: The command as separate arguments, or None when `text` is what a shell would be given.
+        text: A shell's text; not looked at when there are arguments.
+        directory: Absolute path where it would run.
+    """
+    walk = _Walk()
+    place = _Place(_moved("", (directory,)), (), frozenset(), is_covered_whole=False, depth=0)
+    if argv is None:
+        walk.read_text(text, place)
+    else:
+        walk.read_command(argv, (), place)
+    return Reading(walk.subjects, walk.fault)
+
+
+def executable_name(path: str) -> str:
+    """Return the name by which rules know a program: no folder, no version, no ending of another system."""
+    name = _ENDINGS.sub("", path.rsplit("/", 1)[-1])
+    if "@" in name[1:]:
+        name = name[0] + name[1:].partition("@")[0]
+    if _NUMBERED_PYTHON.match(name):
+        return "python"
+    return NICKNAMES.get(name, name)
+
+
+class _Place(NamedTuple):
+    """Where a command stands: its folder and environment, what covers it, how deep in texts it is."""
+
+    directory: str
+    assignments: tuple[str, ...]
+    covered: frozenset[tuple[str, str]]
+    is_covered_whole: bool
+    depth: int
+
+
+class _Found(NamedTuple):
+    """What the options of a wrapper said."""
+
+    at: int
+    directory: str
+    module: str = ""
+    text: str = ""
+    is_stopped: bool = False
+
+
+class _Walk:
+    """Goes through one command and gathers its subjects."""
+
+    def __init__(self) -> None:
+        self.subjects: list[Subject] = []
+        self.fault = ""
+        self.tokens_left = TOKENS_MAX
+
+    def opaque(self, why: str, place: _Place) -> None:
+        """Note a part that cannot be read."""
+        self.fault = self.fault or why
+        if not self.subjects or self.subjects[-1].executable:
+            self.subjects.append(
+                Subject("", (), (), (), (), place.directory, place.covered, place.is_covered_whole)
+            )
+
+    def read_text(self, text: str, place: _Place) -> None:
+        """Read a shell's text."""
+        if place.depth >= TEXTS_MAX:
+            self.opaque("it is nested too deeply", place)
+            return
+        if EXPANSION in text:
+            self.opaque("what it runs is put together by the shell", place)
+        place = place._replace(depth=place.depth + 1)
+        script = split(text, max(0, self.tokens_left))
+        self.tokens_left -= script.token_count
+        directories = {0: place.directory}
+        seen: set[tuple[Segment, str]] = set()
+        for segment in script.segments:
+            frame = segment.frame
+            while frame not in directories:
+                frame = script.parents[frame]
+            directory = directories.setdefault(segment.frame, directories[frame])
+            if segment.words and segment.words[0] in {"cd", "pushd"}:
+                directories[segment.frame] = _moved(directory, segment.words[1:])
+            if segment.words and (segment, directory) not in seen:
+                seen.add((segment, directory))
+                assignments = place.assignments + segment.assignments
+                there = place
+                if directory != place.directory or segment.assignments:
+                    there = place._replace(directory=directory, assignments=assignments)
+                self.read_command(segment.words, segment.inputs, there)
+        if script.fault:
+            self.opaque(script.fault, place)
+
+    def read_command(self, argv: tuple[str, ...], inputs: tuple[str, ...], place: _Place) -> None:
+        """Read one command, layer by layer, down to the program that starts no other."""
+        for _layer in range(LAYERS_MAX):
+            if not argv:
+                return
+            name = executable_name(argv[0])
+            if EXPANSION in name or not name:
+                self.opaque("what it runs is put together by the shell", place)
+                return
+            if name == "tieline":
+                inner = self._tieline(argv, place)
+            else:
+                place = self._subject(name, argv, place)
+                inner = self._inner(name, argv, inputs, place)
+            if inner is None:
+                return
+            argv, place = inner
+        self.opaque("it is nested too deeply", place)
+
+    def _subject(self, name: str, argv: tuple[str, ...], place: _Place) -> _Place:
+        """Note the program of this layer; return the place as its options move it."""
+        tool = TOOLS.get(name, PLAIN_TOOL)
+        words, directory = _words_of(argv, tool, place.directory)
+        for assignment in place.assignments:
+            variable, _, value = assignment.partition("=")
+            if _ENVIRONMENT_FOLDERS.get(variable) == name:
+                directory = _moved(place.directory, (value,))
+        words = _compose(name, words)
+        self.subjects.append(
+            Subject(
+                name,
+                argv[1 : 1 + ARGUMENTS_MAX],
+                words,
+                _scripts_of(name, words),
+                place.assignments,
+                directory,
+                place.covered,
+                place.is_covered_whole,
+            )
+        )
+        return place if directory == place.directory else place._replace(directory=directory)
+
+    def _inner(
+        self, name: str, argv: tuple[str, ...], inputs: tuple[str, ...], place: _Place
+    ) -> tuple[tuple[str, ...], _Place] | None:
+        """Return the command that this one starts, after reading any text that it runs."""
+        if name in SHELLS:
+            return self._shell(argv, inputs, place)
+        if name == "find":
+            self._find(argv, place)
+            return None
+        if name in {".", "source"}:
+            return argv[1:], place
+        wrapper = WRAPPERS.get(name)
+        if wrapper is not None:
+            return self._wrapped(argv, 1, wrapper, place)
+        runner = RUNNERS.get(name)
+        if runner is not None:
+            return self._run(name, argv, runner, place)
+        return None
+
+    def _run(
+        self, name: str, argv: tuple[str, ...], runner: dict[str, Wrapper], place: _Place
+    ) -> tuple[tuple[str, ...], _Place] | None:
+        """Return what follows a runner's own word; a package manager also starts a program by its name."""
+        places = _positions(argv, TOOLS.get(name, PLAIN_TOOL), 2)
+        if not places:
+            return None
+        first = argv[places[0]]
+        both = f"{first} {argv[places[1]]}" if len(places) > 1 else ""
+        if both in runner:
+            return self._wrapped(argv, places[1] + 1, runner[both], place)
+        if first in runner:
+            return self._wrapped(argv, places[0] + 1, runner[first], place)
+        builtin = BUILTIN_SUBCOMMANDS.get(name)
+        if builtin is not None and name != "npm" and first not in builtin and first not in _RUN_WORDS:
+            return argv[places[0] :], place
+        return None
+
+    def _wrapped(
+        self, argv: tuple[str, ...], start: int, wrapper: Wrapper, place: _Place
+    ) -> tuple[tuple[str, ...], _Place] | None:
+        """Return the command after a wrapper's options and operands."""
+        found = _options(argv, start, wrapper, place.directory)
+        if found.is_stopped:
+            return None
+        if found.directory != place.directory:
+            place = place._replace(directory=found.directory)
+        at = found.at
+        if not found.text and not found.module and wrapper.operand_count:
+            at += wrapper.operand_count
+            if at < len(argv) and argv[at].split("=")[0] in wrapper.texts:
+                found = _options(argv, at, wrapper, place.directory)
+                at = found.at
+        if found.text:
+            self.read_text(
+                " ".join((found.text, *argv[at:])) if argv[0].endswith("env") else found.text, place
+            )
+            return None
+        if found.module:
+            return (found.module, *argv[at:]), place
+        if wrapper.takes_assignments:
+            first = at
+            while at < len(argv) and _ASSIGNMENT.match(argv[at]):
+                at += 1
+            place = place._replace(assignments=place.assignments + argv[first:at])
+        if wrapper.joins_words:
+            words = argv[at : at + 1] if argv[0] == "trap" else argv[at:]
+            self.read_text(" ".join(words), place)
+            return None
+        return argv[at:], place
+
+    def _shell(
+        self, argv: tuple[str, ...], inputs: tuple[str, ...], place: _Place
+    ) -> tuple[tuple[str, ...], _Place] | None:
+        """Read a shell's text, or return the script file that it would run."""
+        at, has_text = 1, False
+        while at < len(argv) and argv[at][:1] in {"-", "+"} and argv[at] != "-":
+            option = argv[at]
+            at += 1
+            if option == "--":
+                break
+            if option == "--command":
+                has_text = True
+            elif option[:2] == "--":
+                at += option in {"--rcfile", "--init-file"}
+            else:
+                has_text = has_text or (option[0] == "-" and "c" in option)
+                at += option[-1] in "oO"
+        if has_text:
+            if at < len(argv):
+                self.read_text(argv[at], place)
+            return None
+        if at < len(argv) and argv[at] != "-":
+            return argv[at:], place
+        for text in inputs:
+            self.read_text(text, place)
+        return None
+
+    def _find(self, argv: tuple[str, ...], place: _Place) -> None:
+        """Read each command that `find` would start."""
+        at = 1
+        while at < len(argv):
+            at += 1
+            if argv[at - 1] in _FIND_ACTIONS:
+                # What is inside a started command is that command's: overlapping parts would multiply.
+                stop = next((end for end in range(at, len(argv)) if argv[end] in {";", "+"}), len(argv))
+                if place.depth >= TEXTS_MAX:
+                    self.opaque("it is nested too deeply", place)
+                else:
+                    self.read_command(argv[at:stop], (), place._replace(depth=place.depth + 1))
+                at = stop
+
+    @staticmethod
+    def _tieline(argv: tuple[str, ...], place: _Place) -> tuple[tuple[str, ...], _Place] | None:
+        """Return what `tieline run` starts, covered by what it names; its other commands start nothing."""
+        if argv[1:2] != ("run",) or "--" not in argv:
+            return None
+        stop = argv.index("--")
+        named = set(place.covered)
+        for at in range(2, stop):
+            name, _, value = argv[at].partition("=")
+            if name == "--resource":
+                named.add((value or argv[at + 1], place.directory))
+        is_whole = place.is_covered_whole or "--gate" in argv[2:stop]
+        return argv[stop + 1 :], place._replace(covered=frozenset(named), is_covered_whole=is_whole)
+
+
+def _option(argv: tuple[str, ...], at: int, valued: frozenset[str]) -> tuple[str, str, int]:
+    """Return an option's name, its value, and where what follows begins."""
+    word = argv[at]
+    following = argv[at + 1] if at + 1 < len(argv) else ""
+    if word in valued:
+        return word, following, at + 2
+    if word.startswith("--"):
+        name, _, value = word.partition("=")
+        return name, value, at + 1
+    for number, letter in enumerate(word[1:16], 2):
+        if "-" + letter in valued:
+            rest = word[number:]
+            return "-" + letter, rest.removeprefix("=") or following, at + 1 if rest else at + 2
+    return word, "", at + 1
+
+
+def _options(argv: tuple[str, ...], start: int, wrapper: Wrapper, directory: str) -> _Found:
+    """Return what a wrapper's options say and where they end."""
+    at = start
+    while at < len(argv):
+        word = argv[at]
+        if word == "--":
+            return _Found(at + 1, directory)
+        if len(word) < 2 or word[0] != "-":
+            break
+        name, value, at = _option(argv, at, wrapper.valued)
+        if name in wrapper.stops or any(
+            "-" + letter in wrapper.stops for letter in name[1:4] if name[1] != "-"
+        ):
+            return _Found(at, directory, is_stopped=True)
+        if name in wrapper.modules:
+            return _Found(at, directory, module=value)
+        if name in wrapper.texts:
+            return _Found(at, directory, text=value)
+        if name in wrapper.folders:
+            directory = _moved(directory, (value,))
+    return _Found(at, directory)
+
+
+def _positions(argv: tuple[str, ...], tool: Tool, count: int) -> list[int]:
+    """Return where the first `count` arguments stand that are neither options nor their values."""
+    found: list[int] = []
+    at = 1
+    while at < min(len(argv), ARGUMENTS_MAX) and len(found) < count:
+        if argv[at][:1] == "-" and len(argv[at]) > 1:
+            at = _option(argv, at, tool.valued)[2]
+        else:
+            found.append(at)
+            at += 1
+    return found
+
+
+def _words_of(argv: tuple[str, ...], tool: Tool, directory: str) -> tuple[tuple[str, ...], str]:
+    """Return the first words of a program, and the folder that its options name."""
+    words: list[str] = []
+    at = 1
+    while at < min(len(argv), ARGUMENTS_MAX) and len(words) < WORDS_MAX:
+        word = argv[at]
+        if word[:1] == "-" and len(word) > 1:
+            name, value, at = _option(argv, at, tool.valued)
+            if name in tool.folders:
+                directory = _moved(directory, (value,))
+        else:
+            words.append(word)
+            at += 1
+    return tuple(words), directory
+
+
+def _compose(name: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words without what only chooses: a toolchain, a workspace."""
+    if name == "cargo" and words and words[0].startswith("+"):
+        return words[1:]
+    if name == "yarn" and words[:1] == ("workspace",):
+        return words[2:]
+    if name == "yarn" and words[:1] == ("workspaces",):
+        return words[2:]
+    return words
+
+
+def _scripts_of(name: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the scripts or targets that a package manager or task runner would run."""
+    if not words:
+        return ()
+    first = words[0]
+    if name in BUILTIN_SUBCOMMANDS:
+        if first in _RUN_WORDS:
+            return words[1:2]
+        if name == "npm":
+            return (_NPM_SHORT[first],) if first in _NPM_SHORT else ()
+        return () if first in BUILTIN_SUBCOMMANDS[name] else (_NPM_SHORT.get(first, first),)
+    own = SCRIPT_TOOLS.get(name)
+    if own is None:
+        return ()
+    if name in {"gradle", "gradlew"}:
+        return tuple(word.rsplit(":", 1)[-1] for word in words)
+    if not own:
+        return words[:1] if name == "npx" else words
+    return words[1:] if first == own else ()
+
+
+def _moved(directory: str, words: tuple[str, ...]) -> str:
+    """Return the folder after a change to the first of `words`, empty when only the shell could tell."""
+    target = next((word for word in words if word[:1] != "-" or word == "-"), "")
+    if not target or EXPANSION in target or target[0] in "~-":
+        return ""
+    if target[0] != "/" and not directory:
+        return ""
+    # The folder so far is in its shortest form: only what is new is gone through.
+    parts = directory.split("/")[1:] if target[0] != "/" and directory != "/" else []
+    for part in target.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in {"", "."}:
+            parts.append(part)
+    moved = "/" + "/".join(parts)
+    return moved if len(moved) <= PATH_CHARACTERS_MAX else ""
