@@ -162,6 +162,10 @@ class SimRoot:
         """Carry out a send."""
         self.switchboard.send(send)
 
+    def failed(self, error: Exception) -> None:
+        """A decision failed by a defect of ours: no history may go on over that."""
+        raise error
+
     def tell(self, event: Event) -> None:
         """Note what listeners are told, and let an automatic host wake."""
         self.note(

@@ -130,6 +130,10 @@ class World:
         self._node.seam("world.sending")
         self._node.switchboard.send(send)
 
+    def failed(self, error: Exception) -> None:
+        """Log that a decision failed by a defect of ours."""
+        self._node.log.failure("decision", error)
+
     def tell(self, event: Event) -> None:
         """Tell whoever listens here."""
         self._node.announce(event)

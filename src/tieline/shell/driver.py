@@ -11,7 +11,9 @@ Rule 2: a full disk is definite: the engine is restored from the journal, and th
 Rule 3: a failed commit in doubt is acknowledged to nobody: a peer that waits is told that its outcome is
     not known, so that no link keeps its request open for ever; the store is reopened and the engine
     restored before anything else is decided.
-Rule 4: this module knows no event loop, no socket, no file; the simulator runs this very file.
+Rule 4: a decision that fails half-way is a defect of ours; it is refused, and the engine is restored from
+the journal before anything else is decided.
+Rule 5: this module knows no event loop, no socket, no file; the simulator runs this very file.
 
 Source: reference/native.md 3.4; reference/reliability.md F4, F5, I2, I3, I8; DESIGN.md 6 "journal".
 """
@@ -83,6 +85,9 @@ class Ports(Protocol):
     def tell(self, event: Event) -> None:
         """Tell whoever listens here."""
 
+    def failed(self, error: Exception) -> None:
+        """Log that a decision failed by a defect of ours."""
+
     def arm(self, deadline_ms: int | None) -> None:
         """Call `Driver.tick` at that monotonic moment; a later call replaces an earlier one."""
 
@@ -117,6 +122,7 @@ class Driver:
         self._is_single = False
         self._lazy_at_ms: int | None = None
         self._when_idle: list[Callable[[], None]] = []
+        self._commit_number = 0  # of the group at the store
 
     # ------------------------------------------------------------ commands
 
@@ -166,7 +172,11 @@ class Driver:
 
     def _decide(self, turn: Turn) -> None:
         """Decide one command and let it wait for what it depends on."""
-        plan = turn.plan = self.engine.handle(turn.command, self._ports.now())
+        try:
+            plan = turn.plan = self.engine.handle(turn.command, self._ports.now())
+        except Exception as error:  # noqa: BLE001 - whatever failed, memory is no longer what the disk says
+            self._break(turn, error)
+            return
         turn.is_decided = True
         is_free = not self._group and self._urgent_count == 0
         if not plan.is_urgent:
@@ -208,10 +218,28 @@ class Driver:
         admits = any(turn.plan.admits for turn in self._group)
         self._store(rows, admits=admits)
 
-    def _store(self, rows: Sequence[Row], *, admits: bool) -> None:
-        self._ports.commit(
-            rows, admits=admits, reserve_bytes=self.engine.worst_case_bytes, done=self._committed
+    def _break(self, turn: Turn, error: Exception) -> None:
+        """A decision failed half-way: refuse it, believe the disk alone, and go on (K34).
+
+        A group that is at the store is told to nobody: what became of it is read with the rest.
+        """
+        self._ports.failed(error)
+        turn.is_decided = False
+        self._refuse(
+            turn, Refusal("RECOVERY_REQUIRED", "this request could not be decided", is_retryable=True)
         )
+        group, self._group = self._group, []
+        self._commit_number += 1
+        self._doubt(group)
+
+    def _store(self, rows: Sequence[Row], *, admits: bool) -> None:
+        self._ports.commit(rows, admits=admits, reserve_bytes=self.engine.worst_case_bytes, done=self._once())
+
+    def _once(self) -> Callable[[Committed], None]:
+        """Return who is told of this group's end, unless it was given up meanwhile."""
+        self._commit_number += 1
+        number = self._commit_number
+        return lambda outcome: self._committed(outcome) if number == self._commit_number else None
 
     def _committed(self, outcome: Committed) -> None:
         """The store ended the group."""
@@ -254,7 +282,12 @@ class Driver:
         """Decide the next command alone, or go back to groups."""
         while self._again:
             turn = self._again[0]
-            turn.plan = self.engine.handle(turn.command, self._ports.now())
+            try:
+                turn.plan = self.engine.handle(turn.command, self._ports.now())
+            except Exception as error:  # noqa: BLE001 - as in `_decide`
+                self._again.popleft()
+                self._break(turn, error)
+                return
             turn.is_decided = True
             if turn.plan.rows:
                 self._group = [turn]

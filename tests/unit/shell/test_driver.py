@@ -33,10 +33,14 @@ class FakeEngine:
         self.restored: list[Sequence[Row]] = []
         self.deadline_ms: int | None = None
         self.worst_case_bytes = 7
+        self.failure: Exception | None = None
 
     def handle(self, command: Command, _now: Moment) -> Plan:
         """Return the plan that was laid out for this very command."""
         self.handled.append(command)
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
         return self.plans.get(id(command), Plan())
 
     def restore(self, rows: Sequence[Row], _now: Moment) -> None:
@@ -55,6 +59,7 @@ class FakePorts:
         self.armed: int | None = None
         self.reopening: list[Callable[[Sequence[Row] | None], None]] = []
         self.rows: list[Row] = []
+        self.failures: list[Exception] = []
 
     def now(self) -> Moment:
         return self.moment
@@ -75,6 +80,9 @@ class FakePorts:
 
     def tell(self, event: Event) -> None:
         self.told.append(event)
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
 
     def arm(self, deadline_ms: int | None) -> None:
         self.armed = deadline_ms
@@ -296,3 +304,23 @@ def test_close_stores_what_was_decided_and_admits_nothing_more(bench: Bench) -> 
     assert ended == ["end"]
     assert bench.driver.is_idle
     assert [r.peer for r in bench.ports.rows] == ["a", "lazy"]  # type: ignore[union-attr]
+
+
+@pytest.mark.clause("K34")
+@pytest.mark.parametrize("failure", [MemoryError(), RecursionError(), KeyError("x")])
+def test_decision_that_fails_half_way_is_refused_and_memory_is_read_anew(
+    bench: Bench, failure: Exception
+) -> None:
+    """A defect ends one request: what was stored counts, what was at the store is told to nobody."""
+    bench.submit("a", rows=(row("a"),))
+    bench.engine.failure = failure
+    bench.submit("b", rows=(row("b"),))
+    assert [answer.code for answer in bench.answers] == ["RECOVERY_REQUIRED"] * 2  # type: ignore[attr-defined]
+    assert bench.ports.failures == [failure]
+    bench.ports.end()  # the store ends the group that was given up
+    assert len(bench.answers) == 2
+    bench.ports.reopening[0](bench.ports.rows)
+    assert bench.engine.restored == [[row("a")]]
+    bench.submit("c", rows=(row("c"),))
+    bench.ports.end()
+    assert bench.answers[2] == "c"

@@ -108,7 +108,7 @@ def test_identity_of_another_boot_is_gone() -> None:
     assert probe(changed(self_identity(), boot_id="11111111-0000-4000-8000-000000000000")) == "gone"
 
 
-@pytest.mark.clause("K11", "O36", "F7", "mutant-16", "native-14")
+@pytest.mark.clause("K11", "O36", "mutant-16", "native-14")
 def test_identity_with_equal_ticks_and_another_pidfd_is_gone() -> None:
     """A reused number with an equal start time is another process: the kernel's own number differs."""
     identity = self_identity()
@@ -234,7 +234,7 @@ def test_ancestors_in_a_circle_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(process.ancestors(os.getpid())) == process.ANCESTORS_MAX
 
 
-@pytest.mark.clause("S7", "F10")
+@pytest.mark.clause("S7")
 def test_credentials_of_both_ends_are_the_kernels() -> None:
     """Either end is told the other's process and user."""
     ours, theirs = socket.socketpair(socket.AF_UNIX)

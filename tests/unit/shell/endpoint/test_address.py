@@ -133,7 +133,7 @@ def test_target_that_is_not_there_is_offline(private_home: Path, missing: str) -
     assert caught.value.code == "PEER_OFFLINE"
 
 
-@pytest.mark.clause("F9", "mutant-14", "native-44", "K13")
+@pytest.mark.clause("mutant-14", "native-44", "K13")
 def test_connect_to_a_full_backlog_is_busy_and_not_stale(listener: tuple[str, socket.socket]) -> None:
     """A listener that lives and does not accept is busy; it is never taken for dead."""
     path, _ = listener
@@ -146,7 +146,7 @@ def test_connect_to_a_full_backlog_is_busy_and_not_stale(listener: tuple[str, so
         sock.close()
 
 
-@pytest.mark.clause("F9", "native-210")
+@pytest.mark.clause("native-210")
 def test_connect_to_a_closed_listener_is_offline(listener: tuple[str, socket.socket]) -> None:
     """A socket that nobody listens on any more refuses: offline."""
     path, sock = listener
@@ -158,7 +158,7 @@ def test_connect_to_a_closed_listener_is_offline(listener: tuple[str, socket.soc
     assert caught.value.code == "PEER_OFFLINE"
 
 
-@pytest.mark.clause("F9", "K7")
+@pytest.mark.clause("K7")
 @pytest.mark.parametrize(
     ("number", "code"),
     [

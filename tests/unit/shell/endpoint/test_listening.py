@@ -42,7 +42,7 @@ def dead_process() -> ProcessIdentity:
     return msgspec.structs.replace(self_identity(), boot_id="another")
 
 
-@pytest.mark.clause("native-39", "S4", "F8", "O30", "native-2")
+@pytest.mark.clause("native-39", "S4", "O30", "native-2")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_endpoint_under_any_umask_is_private_and_answers(runtime: str, umask: int) -> None:
     """Directory 0700, socket 0600, owner file 0600, and a client is served."""
@@ -104,7 +104,7 @@ def test_owner_is_written_before_the_socket_exists_and_under_the_lock(runtime: s
     assert parts[6] == "files.unlocked"
 
 
-@pytest.mark.clause("O25", "F8", "K16", "mutant-13")
+@pytest.mark.clause("O25", "K16", "mutant-13")
 def test_endpoint_that_lives_is_not_taken_over(endpoint: Endpoint, runtime: str) -> None:
     """A second start is refused; the first keeps its inode and goes on serving."""
     for owner in (self_identity(), other_process()):
@@ -140,7 +140,7 @@ def test_name_that_is_taken_by_something_else_is_refused(runtime: str, kind: str
         assert path.stat(follow_symlinks=False).st_ino == before
 
 
-@pytest.mark.clause("K12", "F9")
+@pytest.mark.clause("K12")
 def test_dead_socket_at_our_own_name_is_replaced(runtime: str) -> None:
     """What our own dead predecessor left at the name is replaced, under the lock."""
     Path(runtime).mkdir(mode=0o700)

@@ -81,7 +81,7 @@ def test_file_being_written_is_never_seen_half_or_broad(directory: Directory) ->
     assert broad == []
 
 
-@pytest.mark.clause("F1", "mutant-3", "K2")
+@pytest.mark.clause("mutant-3", "K2")
 def test_write_with_sync_passes_every_seam_in_order(private_home: Path) -> None:
     """The file is synced before it is renamed, and the directory after."""
     passed: list[str] = []
@@ -91,7 +91,7 @@ def test_write_with_sync_passes_every_seam_in_order(private_home: Path) -> None:
     assert passed == ["files.create_tmp", *WRITE_SEAMS]
 
 
-@pytest.mark.clause("K2", "mutant-3", "F1")
+@pytest.mark.clause("K2", "mutant-3")
 def test_write_with_sync_syncs_file_then_directory(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +125,7 @@ def test_write_on_a_full_disk_changes_nothing(directory: Directory, seam: str, n
     assert directory.read("f", 9) == b"new"
 
 
-@pytest.mark.clause("K4", "mutant-4", "F4")
+@pytest.mark.clause("K4", "mutant-4")
 @pytest.mark.parametrize("seam", WRITE_SEAMS)
 def test_write_after_a_device_error_is_refused_until_reopened(directory: Directory, seam: str) -> None:
     """An error of the device leaves the outcome in doubt; no later sync is believed, until reopening."""

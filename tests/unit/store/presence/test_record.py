@@ -160,7 +160,7 @@ def test_extension_with_a_violation_is_dropped_alone(bad: Any) -> None:
     assert (found.session, found.activity) == ("s1", "thinking")
 
 
-@pytest.mark.clause("native-48", "F6", "S8")
+@pytest.mark.clause("native-48", "S8")
 def test_extension_key_of_small_order_or_not_canonical_is_refused() -> None:
     """Each of the 48 keys that verify what nobody signed, or have two spellings, is refused here."""
     assert len(record._REFUSED_KEYS) == 48
