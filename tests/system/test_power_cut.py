@@ -77,7 +77,7 @@ def cut_once(home: Path, seed: int) -> tuple[set[int], set[int] | None]:
     return acknowledged, set(range(1, 2 * recovered.message_count, 2))
 
 
-@pytest.mark.clause("K2", "I1", "I2", "O44")
+@pytest.mark.clause("K2", "I1", "I2", "O14", "O44")
 def test_power_cut_loses_nothing_that_was_acknowledged(home: Path) -> None:
     """In 200 cuts at random operations, not one acknowledged message is missing and no store is damaged."""
     total = 0

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["World", "now"]
 
+REOPEN_FIRST_S, REOPEN_LAST_S = 1.0, 30.0
+"""Pauses between two tries to open a store that is in doubt."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -113,13 +115,19 @@ class World:
         self._node.tasks.start(self._reopen(done))
 
     async def _reopen(self, done: Callable[[Sequence[Row] | None], None]) -> None:
-        try:
-            rows = await self._loop.run_in_executor(None, self._node.custody.reopen)
-        except RecoveryRequired as error:
-            self._node.log.failure("reopen", error)
-            done(None)
+        """Try until it opens, or the root ends: a disk may be mounted, freed or repaired meanwhile."""
+        pause_s = REOPEN_FIRST_S
+        while True:
+            try:
+                rows = await self._loop.run_in_executor(None, self._node.custody.reopen)
+            except RecoveryRequired as error:
+                self._node.log.failure("reopen", error)
+                done(None)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, REOPEN_LAST_S)
+                continue
+            done(rows)
             return
-        done(rows)
 
     def load(self) -> Sequence[Row]:
         """Return the rows of the healthy store."""
