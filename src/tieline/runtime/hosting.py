@@ -9,7 +9,7 @@ Source: reference/native.md 1L, 1M, 2.10; DESIGN.md 3.
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from tieline.engine.contract import BeginRun, EndRun, Expose, Held, Taken, Untaken, UserPrompt
+from tieline.engine.contract import BeginRun, EndRun, Expose, Held, UserPrompt
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Delivery
@@ -122,6 +122,7 @@ async def run_end(node: "Node", _actor: Actor, asked: RunEnd, _call: str | None)
     """End a child run."""
     node.host.end(asked.run)
     await node.ask(EndRun(asked.run))
+    await node.desk.ended(Peer(node.instance, asked.run))
     return Reply({})
 
 
@@ -192,12 +193,12 @@ async def _prepare(
 
 async def taken(node: "Node", _actor: Actor, asked: Token, _call: str | None) -> Reply:
     """The host saw the token's mail in the model's context."""
-    return Reply({"consumed": await node.ask_count(Taken(asked.token))})
+    return Reply({"consumed": await node.operations.flushed(asked.token)})
 
 
 async def refused(node: "Node", _actor: Actor, asked: Token, _call: str | None) -> Reply:
     """The host could not place the token's mail."""
-    return Reply({"freed": await node.ask_count(Untaken(asked.token))})
+    return Reply({"freed": await node.operations.unflushed(asked.token)})
 
 
 async def answer(node: "Node", _actor: Actor, asked: HostAnswer, _call: str | None) -> Reply:

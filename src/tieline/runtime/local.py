@@ -323,6 +323,11 @@ async def log(node: "Node", _actor: Actor, asked: Log, _call: str | None) -> Rep
         events.append(shape)
         if len(events) == limit:
             break
+    if wanted is None and len(events) < limit:
+        told = node.desk.kept([peer.id for peer in node.owners()], after)
+        shapes = [node.desk.shape(one) for one in told]
+        shapes = [one for one in shapes if not needle or needle in str(one.values()).lower()]
+        events = sorted([*events, *shapes], key=lambda one: int(one["cursor"]))[:limit]
     return Reply({"events": events, "cursor": events[-1]["cursor"] if events else str(after)})
 
 

@@ -41,6 +41,7 @@ from tieline.runtime.logs import Log
 from tieline.runtime.neighbours import Neighbours
 from tieline.runtime.operations import Operations
 from tieline.runtime.options import Places, RootOptions
+from tieline.runtime.resources.desk import Desk
 from tieline.runtime.signals import Signal, Watch
 from tieline.runtime.tasks import Tasks
 from tieline.runtime.world import World
@@ -71,13 +72,8 @@ class Node:
         self.project = os.path.basename(workspace)[:256] or "root"
         self.alias = settings.alias or generated_alias(self.project, self.instance)
         self.session = held.session or self.instance
-        self.capabilities = tuple(
-            item.value
-            for item in (
-                *ROOT_CAPABILITIES,
-                *((Capability.CONTROL,) if settings.allow_resource_control else ()),
-            )
-        )
+        control = (Capability.CONTROL,) if settings.allow_resource_control else ()
+        self.capabilities = tuple(item.value for item in (*ROOT_CAPABILITIES, *control))
         self.host = Host(is_automatic=settings.idle_behavior == "auto")
         self.host.model = held.model
         self.log = Log(places.logs, self.instance)
@@ -102,6 +98,7 @@ class Node:
             world=self.world,
         )
         self.operations = Operations(self)
+        self.desk = Desk(self)
         self.is_published = False
         self.shutdown = asyncio.Event()
         self._subscribers: list[Callable[[str, dict[str, Any]], None]] = []
@@ -170,6 +167,7 @@ class Node:
             self.neighbours.withdraw()
         self._server.close()
         self._control.close()
+        await self.desk.close()
         done = self._loop.create_future()
         self.driver.close(lambda: _put(done, None))
         with contextlib.suppress(TimeoutError):
@@ -220,15 +218,19 @@ class Node:
         elif event.kind == "receipt" and self._subscribers:
             self._tell_doors("peer_update", {"event": render.event(event)})
 
+    def tell_resource(self, shape: dict[str, Any]) -> None:
+        """Wake who waits for a resource's event, and tell the doors."""
+        self._signal("arrival:" + shape["to"]).tell()
+        self._tell_doors("resource_update", {"event": shape})
+
     def _tell_doors(self, kind: str, params: dict[str, Any]) -> None:
         for subscriber in list(self._subscribers):
             subscriber(kind, params)
 
     def _wake(self, event: Event) -> None:
         """Tell the host once that mail waits, when it may be woken."""
-        found = self.engine.held(
-            self._owner(event.owner), message_id=event.message_id, unread_only=True, count_max=1
-        )
+        owner = self.engine.own_peer(event.owner) or Peer(self.instance)
+        found = self.engine.held(owner, message_id=event.message_id, unread_only=True, count_max=1)
         if not found or found[0].envelope.delivery == "passive":
             return
         envelope = found[0].envelope
@@ -345,9 +347,6 @@ class Node:
         """Return every local mailbox."""
         return [Peer(self.instance), *(Peer(self.instance, item.run) for item in self.engine.live_runs())]
 
-    def _owner(self, peer_id: str) -> Peer:
-        return self.engine.own_peer(peer_id) or Peer(self.instance)
-
     def run_alias(self, run: str) -> str:
         """Return a readable alias for a run that was given none."""
         return generated_alias(self.alias + "-run", run)[:64]
@@ -459,6 +458,7 @@ class Node:
                 if self.is_published and not self._is_closing:
                     self._publish()
                 self._rebind()
+                self.desk.beat()
                 if not swept:
                     swept = True
                     await self._loop.run_in_executor(None, self._tidy)

@@ -15,7 +15,7 @@ import msgspec
 from tieline.engine.contract import Act, Taken, Untaken
 from tieline.errors import Refused
 from tieline.model.identity import Peer
-from tieline.runtime import hosting, local, tools
+from tieline.runtime import coordination_tools, hosting, local, tools
 from tieline.runtime.calls import Actor, Reply
 
 if TYPE_CHECKING:
@@ -25,7 +25,12 @@ __all__ = ["Act", "Actor", "Operations", "Reply"]
 
 Handler = Callable[["Node", Actor, Any, str | None], Awaitable[Reply]]
 
-TABLE: dict[str, tuple[type[msgspec.Struct], Handler]] = {**tools.TABLE, **hosting.TABLE, **local.TABLE}
+TABLE: dict[str, tuple[type[msgspec.Struct], Handler]] = {
+    **tools.TABLE,
+    **coordination_tools.TABLE,
+    **hosting.TABLE,
+    **local.TABLE,
+}
 """Method name to (params, what it does)."""
 
 
@@ -66,10 +71,12 @@ class Operations:
 
     async def flushed(self, token: str) -> int:
         """The bytes that carried what `token` prepared reached the reader: it is consumed."""
+        self._node.desk.settle(token, is_taken=True)
         return await self._node.ask_count(Taken(token))
 
     async def unflushed(self, token: str) -> int:
         """They did not: custody stays as it was."""
+        self._node.desk.settle(token, is_taken=False)
         return await self._node.ask_count(Untaken(token))
 
     def subscribe(self, callback: Callable[[str, dict[str, Any]], None]) -> Callable[[], None]:

@@ -177,14 +177,20 @@ async def read_mail(
         if asked.consume:  # what another reader has prepared is that reader's for now
             found = tuple(item for item in found if not item.is_prepared)
         is_filtered = bool(asked.from_ or asked.reply_to or asked.message_id)
-        if found or (asked.after is not None and page.events and not is_filtered):
+        told = [] if is_filtered or not asked.consume else node.desk.unread(peer)
+        if found or (asked.after is not None and (page.events or told) and not is_filtered):
             break
         left = deadline - loop.time()
         if left <= 0 or not await arrival.wait(left):
             break
     token, messages = await exposed(node, actor, asked, found, rung)
+    if told:  # of a resource: told again until a flush confirms it
+        token = token or node.new_token()
+        node.desk.read(token, told)
+    elif not asked.consume and not is_filtered:
+        told = node.desk.kept([peer.id], after)
     result: dict[str, Any] = {
-        "events": [render.event(item) for item in page.events],
+        "events": [*map(render.event, page.events), *map(node.desk.shape, told)],
         "messages": [await node.with_content(item) for item in messages],
         "cursor": str(page.events[-1].cursor if page.events else max(after, page.latest_cursor)),
         "oldestCursor": str(page.oldest_cursor),

@@ -67,7 +67,7 @@ async def until(condition: Any, seconds: float = 3.0) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.mark.clause("S7", "F8")
+@pytest.mark.clause("S7")
 async def test_line_of_a_connection_knows_the_kernels_pid_and_hands_bytes_on(private_home: Path) -> None:
     """The far end's pid is known before its bytes; bytes go both ways; its end is told."""
     with listening(private_home, []) as (board, path):

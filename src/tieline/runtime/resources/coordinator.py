@@ -42,14 +42,19 @@ def now() -> Moment:
 
 
 def evidence_of(launch: Launch) -> LaunchEvidence | None:
-    """Return what the ledger knows of a launch's tree, None when not even its supervisor is known."""
-    if launch.supervisor is None:
-        return None
+    """Return what the ledger knows of a launch's tree, None when nothing of it was ever recorded.
+
+    A host that starts commands itself has no supervisor: the command leads its own session and group, and
+    stands at the supervisor's place.
+    """
     command = launch.processes[0] if launch.processes else None
+    first = launch.supervisor or command
+    if first is None:
+        return None
     return LaunchEvidence(
         launch.launch_id,
         launch.nonce,
-        launch.supervisor,
+        first,
         launch.ownership,
         command,
         members=launch.processes[1:],
@@ -80,6 +85,7 @@ class Coordinator:
         peers: Mapping[str, Liveness] | None = None,
         ancestors: frozenset[str] = frozenset(),
         change: Change | None = None,
+        looked_at: tuple[str, ...] = (),
     ) -> Outcome:
         """Carry one command out and return what came of it, durable.
 
@@ -89,6 +95,7 @@ class Coordinator:
             peers: What is known of peers by their ids.
             ancestors: Launch ids whose trees hold the caller.
             change: What the command does to the ledger; its refusal undoes the whole.
+            looked_at: Launch ids that are looked at in any case.
 
         Raises:
             Refused: the engine's or the store's no; nothing of the command was stored.
@@ -97,7 +104,7 @@ class Coordinator:
         wanted = set(keys)
         facts = Facts(boot_id=self.boot_id, peers=dict(peers or {}), ancestors=ancestors)
         while True:
-            seen = self._look(wanted, facts)
+            seen = self._look(wanted, facts, looked_at)
             with self.store.transaction(wanted, ledger=True) as held:
                 assert held.ledger is not None, "the ledger was asked for"
                 by_id = {launch.launch_id: launch for launch in held.ledger.launches}
@@ -118,12 +125,12 @@ class Coordinator:
                 raise Refused.of(outcome.refusal)
             return outcome
 
-    def _look(self, keys: Iterable[ResourceKey], facts: Facts) -> Facts:
+    def _look(self, keys: Iterable[ResourceKey], facts: Facts, looked_at: tuple[str, ...]) -> Facts:
         """Return the facts about everything that these documents and the ledger name."""
         documents = [self.store.read(key) for key in keys]
         ledger = self.store.read_ledger()
         identities: set[ProcessIdentity] = set()
-        wanted: set[str] = set()
+        wanted: set[str] = set(looked_at)
         for document in documents:
             for ticket in document.tickets:
                 if ticket.finished_ms is not None:
@@ -152,15 +159,29 @@ class Coordinator:
         """Return what one look at a launch's tree shows."""
         evidence = evidence_of(launch)
         if evidence is None:
-            return Probe("unknown", evidence=("its supervisor was never recorded",))
+            return Probe("unknown", evidence=("no process of it was ever recorded",))
         found = probe_launch(evidence)
         return Probe(found.state, evidence=found.lines)
 
     # ------------------------------------------------------------ looking
 
-    def observe(self, keys: Iterable[ResourceKey], caller: Principal) -> None:
-        """Let time and proof have their effect, and give what is free to whom it is due."""
-        self.decide(keys, coordination.AutoGrant(caller))
+    def observe(
+        self,
+        keys: Iterable[ResourceKey],
+        caller: Principal,
+        peers: Mapping[str, Liveness] | None = None,
+    ) -> Outcome:
+        """Let time and proof have their effect, and give what is free to whom it is due.
+
+        A caller that controls a resource grants it by this: who only looks gives up its control first.
+        """
+        return self.decide(keys, coordination.AutoGrant(caller), peers=peers)
+
+    def gated_by(self, peer_ids: frozenset[str], classes: frozenset[str]) -> tuple[ResourceKey, ...]:
+        """Return the resources that present policies ask of a command of these peers, sorted."""
+        return tuple(
+            key for key in self.known_keys() if coordination.is_gated(self.store.read(key), peer_ids, classes)
+        )
 
     def known_keys(self) -> tuple[ResourceKey, ...]:
         """Return every resource that was ever used here."""

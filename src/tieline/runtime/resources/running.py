@@ -20,7 +20,7 @@ import msgspec
 from tieline.engine import coordination
 from tieline.engine.coordination import Begin, Cancel, Claim, Status
 from tieline.errors import Refusal, Refused
-from tieline.model.identity import Principal
+from tieline.model.identity import Capability, Principal
 from tieline.model.resource import (
     FINISHED,
     Claimant,
@@ -33,12 +33,12 @@ from tieline.model.resource import (
     TicketState,
 )
 from tieline.runtime.resources.coordinator import Coordinator, now
-from tieline.runtime.resources.watching import DirectoryWatch
+from tieline.runtime.resources.watching import DirectoryWatch, Glance
 from tieline.shell.process import probe
 from tieline.shell.supervisor.front import LaunchEnd, Supervisor
 from tieline.shell.tree import MARKS_VARIABLE, LaunchSpec
 
-__all__ = ["Order", "Run", "command_digest"]
+__all__ = ["Order", "Run", "command_digest", "is_tended", "lost"]
 
 PROGRAM = "tieline.runtime.resources.launching"
 LOOK_S = 1.0
@@ -51,7 +51,7 @@ class Order(msgspec.Struct, frozen=True):
     """One command to run while it holds resources.
 
     Attributes:
-        keys: What it needs; none: it runs at once, outside every record.
+        keys: What it needs; none, and no policy that asks for more: it runs at once, outside every record.
         command: Program and arguments.
         timeout_ms: How long to wait for the grant.
         classes: What the gate found of it.
@@ -90,7 +90,13 @@ class Run:
         order: Order,
     ) -> None:
         self._coordinator, self._directory = coordinator, coordination_directory
-        self._principal, self._claimant, self._order = principal, claimant, order
+        self._claimant, self._order = claimant, order
+        # Who waits looks, and grants nothing: a controller's own command waits for its grant as well.
+        self._principal = msgspec.structs.replace(
+            principal, capabilities=principal.capabilities - {Capability.CONTROL.value}
+        )
+        self._peers = frozenset({claimant.peer_id, claimant.enrollment_peer_id or claimant.peer_id})
+        self._keys = order.keys
         self._cwd = os.getcwd()
         self._digest = command_digest(order.command, self._cwd)
         self._launch_id = str(uuid.uuid4())
@@ -114,7 +120,8 @@ class Run:
         """
         with Supervisor.start(PROGRAM) as supervisor:
             fences: dict[ResourceKey, int] = {}
-            if self._order.keys:
+            self._keys = tuple(sorted({*self._order.keys, *self._gated()}))
+            if self._keys:
                 self._claim()
                 try:
                     fences = self._wait(tell)
@@ -125,6 +132,10 @@ class Run:
                     self._withdraw()
                     raise
             return supervisor.run(self._spec(fences))
+
+    def _gated(self) -> tuple[ResourceKey, ...]:
+        """Return what present policies ask of this command, because its peer is enrolled."""
+        return self._coordinator.gated_by(self._peers, frozenset(self._order.classes))
 
     def _spec(self, fences: dict[ResourceKey, int]) -> LaunchSpec:
         keys = tuple(sorted(fences))
@@ -144,7 +155,7 @@ class Run:
     def _claim(self) -> None:
         ancestors = self._ancestors()
         outcome = self._coordinator.decide(
-            self._order.keys,
+            self._keys,
             Claim(
                 caller=self._principal,
                 claimant=self._claimant,
@@ -173,7 +184,7 @@ class Run:
         return [by_nonce[mark] for mark in marks if mark in by_nonce]
 
     def _note(self, ticket: Ticket) -> None:
-        for key in self._order.keys:
+        for key in self._keys:
             document = self._coordinator.store.read(key)
             if document.ticket(ticket.request_id) is not None:
                 self._tickets[key] = ticket.request_id
@@ -182,10 +193,10 @@ class Run:
         """Return the fence of every right, once all are there."""
         deadline = time.monotonic() + self._order.timeout_ms / 1000
         shown: tuple[object, ...] = ()
-        needed = [key for key in self._order.keys if key not in self._inherited]
+        needed = [key for key in self._keys if key not in self._inherited]
         with DirectoryWatch(self._coordinator.store.path) as watch:
             while True:
-                self._coordinator.observe(needed, self._principal)
+                due_mono_ms = self._coordinator.observe(needed, self._principal).deadline_mono_ms
                 documents = [self._coordinator.store.read(key) for key in needed]
                 fences = self._fences(documents)
                 if fences is not None:
@@ -198,20 +209,23 @@ class Run:
                         f"{', '.join(needed)} was not granted in {self._order.timeout_ms / 1000:g} s;"
                         " nothing was started",
                     )
+                if due_mono_ms is not None:
+                    left = min(left, max(0.0, (due_mono_ms - now().mono_ms) / 1000) + 0.01)
                 self._sleep(watch, documents, left)
 
     def _sleep(self, watch: DirectoryWatch, documents: list[Document], left: float) -> None:
         """Sleep until something changes, or it is time to look again."""
-        launches = {launch.launch_id: launch for launch in self._coordinator.store.read_ledger().launches}
         until = time.monotonic() + left
+        glance = Glance(self._coordinator.store.path)
+        glance.is_changed()
+        if any(self._coordinator.store.read(one.resource).revision != one.revision for one in documents):
+            return
         while True:
-            pause = LOOK_S if all(_is_tended(document, launches) for document in documents) else PROOF_LOOK_S
-            changed = watch.wait(min(pause, max(0.0, until - time.monotonic())))
-            if changed or pause == PROOF_LOOK_S or time.monotonic() >= until:
+            pause = LOOK_S if all(is_tended(document) for document in documents) else PROOF_LOOK_S
+            is_told = watch.wait(min(pause, max(0.0, until - time.monotonic())))
+            if is_told or pause == PROOF_LOOK_S or time.monotonic() >= until or glance.is_changed():
                 return
-            if not all(_is_tended(document, launches) for document in documents):
-                return
-            if any(self._coordinator.store.read(one.resource).revision != one.revision for one in documents):
+            if not all(is_tended(document) for document in documents):
                 return
 
     def _fences(self, documents: list[Document]) -> dict[ResourceKey, int] | None:
@@ -220,7 +234,7 @@ class Run:
         for document in documents:
             ticket = document.launched(self._launch_id)
             if ticket is None or ticket.state in FINISHED:
-                raise Refused.of(_lost(ticket))
+                raise Refused.of(lost(ticket))
             if ticket.state is not TicketState.RESERVED or ticket.reservation is None:
                 return None
             if ticket.reservation.expires_mono_ms is None:
@@ -268,7 +282,9 @@ class Run:
         )
 
         def change(ledger: Ledger, documents: Mapping[ResourceKey, Document]) -> Ledger | Refusal:
-            required = [key for key in self._order.required if key not in self._inherited]
+            # Under the namespace's lock no policy comes in between: what is asked now is all that is asked.
+            asked = {*self._order.required, *self._gated()}
+            required = [key for key in sorted(asked) if key not in self._inherited]
             return coordination.admit(ledger, launch, documents, required)
 
         begin = Begin(self._principal, self._launch_id, self._nonce, self._digest, fences, identity)
@@ -283,20 +299,19 @@ class Run:
                 continue  # it is in use, or over already: proof decides about it
 
 
-def _is_tended(document: Document, launches: "dict[str, Launch]") -> bool:
+def is_tended(document: Document) -> bool:
     """Return whether somebody alive will tell the end of what stands in the way."""
     holder = document.holder
     if document.blockers:
         return False
-    if holder is None:
+    if holder is None or holder.state is TicketState.RESERVED or holder.reservation is None:
         return True
-    launch = launches.get(holder.launch_id or "")
-    if launch is None or launch.supervisor is None:
-        return holder.state is TicketState.RESERVED
-    return probe(launch.supervisor) == "alive"
+    supervisor = holder.reservation.supervisor
+    return supervisor is not None and probe(supervisor) == "alive"
 
 
-def _lost(ticket: Ticket | None) -> Refusal:
+def lost(ticket: Ticket | None) -> Refusal:
+    """Return why a ticket that was waited for can no longer be used."""
     if ticket is not None and ticket.state is TicketState.STALE:
         return Refusal("STALE_POLICY", "another policy came before the command was started")
     if ticket is not None and ticket.state is TicketState.ENDED:

@@ -1,0 +1,235 @@
+"""What a root does for its peers with shared resources: status, request, grant, release, cancel, policy.
+
+Rule 1: who acts is what the door proved; controller and participants are exact peers, resolved here.
+Rule 2: a grant and a policy rest on answers that were just given by the peers they are about.
+Rule 3: what only a person may say, a takeover, is refused to everybody else.
+
+Source: reference/native.md 136, 139, 2.13, 3.5; DESIGN.md 4.
+"""
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from tieline.engine.contract import Act
+from tieline.engine.coordination import Cancel, Grant, Release, Request, SetPolicy, Unenrol
+from tieline.engine.coordination.commands import RESERVATION_MS
+from tieline.errors import Refusal, Refused
+from tieline.model.identity import Capability, Peer, Principal, is_peer_id
+from tieline.model.moment import to_iso
+from tieline.model.resource import FINISHED, Claimant, Document, ResourceKey, Ticket
+from tieline.runtime.calls import Actor, Reply
+from tieline.runtime.coordination_tools import CoordinateResource, ListResources, SetResourcePolicy
+from tieline.runtime.resources import liveness, shapes, viewing
+from tieline.runtime.resources.claims import full_key
+from tieline.runtime.resources.coordinator import Coordinator
+from tieline.shell.process import self_identity
+
+if TYPE_CHECKING:
+    from tieline.runtime.node import Node
+
+__all__ = ["claimant_of_peer", "coordinate", "list_all", "policy"]
+
+
+async def coordinate(node: "Node", actor: Actor, asked: CoordinateResource) -> Reply:
+    """Carry out one operation of `coordinate_resource`, whose fields were checked."""
+    peer = node.acting_peer(actor, asked.run)
+    principal = node.desk.principal(peer)
+    match asked.operation:
+        case "status":
+            key = await _key(node, asked.resource)
+            return await _reply(node, principal, key)
+        case "request":
+            node.require(peer, Capability.REQUEST)
+            return await _request(node, principal, asked)
+        case "grant":
+            node.require(peer, Capability.CONTROL)
+            key, document = await _holding(node, asked.request_id or "")
+            peers = await liveness.of_claimants(node, [document])
+            grant = Grant(principal, asked.request_id or "", asked.epoch)
+            return await _decided(node, principal, key, grant, peers)
+        case "release" | "cancel_request":
+            node.require(peer, Capability.REQUEST)
+            key, _ = await _holding(node, asked.request_id or "")
+            shape = Release if asked.operation == "release" else Cancel
+            return await _decided(node, principal, key, shape(principal, asked.request_id or ""), {})
+        case "set_controller":
+            node.require(peer, Capability.CONTROL)
+            wish = SetResourcePolicy(
+                resource=asked.resource or "",
+                controller=asked.controller,
+                participants=asked.participants or (),
+                profile=asked.profile or "strict",
+                epoch=asked.epoch,
+            )
+            return await _install(node, principal, wish)
+
+
+async def list_all(node: "Node", actor: Actor, asked: ListResources) -> Reply:
+    """Return every resource that was ever used here, as the acting peer may see it."""
+    principal = node.desk.principal(node.acting_peer(actor, asked.run))
+    found = await node.desk.run(lambda coordinator: viewing.status_of_all(coordinator, principal))
+    return Reply({"resources": found})
+
+
+async def policy(node: "Node", actor: Actor, asked: SetResourcePolicy) -> Reply:
+    """Install a policy, open the resource again, or take peers out."""
+    peer = node.acting_peer(actor, asked.run)
+    node.require(peer, Capability.CONTROL)
+    if asked.is_takeover and (actor.act is not Act.PERSON or actor.is_in_tree):
+        raise Refused("CAPABILITY_DENIED", "a takeover is a person's word, given outside every agent")
+    if sum((asked.is_open, bool(asked.unenrol), asked.controller is not None)) != 1:
+        raise Refused("INVALID_PARAMS", "give one of controller, isOpen and unenrol")
+    principal = node.desk.principal(peer)
+    if not asked.unenrol:
+        return await _install(node, principal, asked)
+    key = await _key(node, asked.resource)
+    leaving = tuple([await _peer_id(node, name) for name in asked.unenrol])
+    return await _decided(node, principal, key, Unenrol(principal, key, leaving), {})
+
+
+async def _request(node: "Node", principal: Principal, asked: CoordinateResource) -> Reply:
+    key = await _key(node, asked.resource)
+    request_id = asked.request_id or str(uuid.uuid4())
+    claimant = claimant_of_peer(principal)
+    command = Request(principal, claimant, key, request_id, asked.reason or "")
+    await node.desk.run(lambda coordinator: coordinator.decide([key], command))
+    document = await node.desk.run(lambda coordinator: coordinator.store.read(key))
+    if document.policy is None or node.desk.is_granting_in_order:
+        await node.desk.observe([key])
+    return await _reply(node, principal, key, request_id)
+
+
+async def _install(node: "Node", principal: Principal, asked: SetResourcePolicy) -> Reply:
+    """Put a policy in force; what runs becomes a blocker."""
+    key = await _key(node, asked.resource)
+    controller = None if asked.controller is None else await _peer_id(node, asked.controller)
+    if asked.is_auto_grant and controller != Peer(node.instance).id:
+        raise Refused(
+            "INVALID_PARAMS", "autoGrant is the controlling root's own setting: set it where that root runs"
+        )
+    document = await node.desk.run(lambda coordinator: coordinator.store.read(key))
+    concerned = {one for one in (controller,) if one is not None}
+    if document.policy is not None:
+        concerned.add(document.policy.controller)
+    peers = await liveness.of_peers(node, concerned)
+    command = SetPolicy(
+        caller=principal,
+        resource=key,
+        controller=controller,
+        participants=tuple([await _peer_id(node, name) for name in asked.participants]),
+        profile=asked.profile,
+        controller_alias="" if controller is None else _alias_of(node, controller),
+        epoch=asked.epoch,
+        is_takeover=asked.is_takeover,
+    )
+    reply = await _decided(node, principal, key, command, peers)
+    if asked.is_auto_grant:
+        node.desk.is_granting_in_order = True
+    node.desk.look()
+    return reply
+
+
+async def _decided(
+    node: "Node", principal: Principal, key: ResourceKey, command: Any, peers: dict[str, Any]
+) -> Reply:
+    await node.desk.run(lambda coordinator: coordinator.decide([key], command, peers=peers))
+    return await _reply(node, principal, key, getattr(command, "request_id", None))
+
+
+async def _reply(
+    node: "Node", principal: Principal, key: ResourceKey, request_id: str | None = None
+) -> Reply:
+    """Return the resource as the caller sees it now, and the ticket that this was about."""
+
+    def look(coordinator: Coordinator) -> tuple[dict[str, Any], Ticket | None]:
+        shape = viewing.status(coordinator, key, principal)
+        found = None if request_id is None else coordinator.store.read(key).ticket(request_id)
+        return shape, found
+
+    shape, ticket = await node.desk.run(look)
+    result: dict[str, Any] = {"resource": shape}
+    text = shapes.headline(shape)
+    if ticket is not None:
+        result["ticket"] = shapes.ticket(key, ticket)
+        text = f"Ticket {ticket.request_id} is {ticket.state}. {text}"
+    result["text"] = f"{text}. Next: {_next(shape, ticket)}."
+    return Reply(result)
+
+
+def _next(shape: dict[str, Any], ticket: Ticket | None) -> str:
+    if ticket is not None and ticket.state == "reserved" and ticket.reservation is not None:
+        lapses = to_iso(ticket.reservation.granted_ms + RESERVATION_MS)
+        return (
+            f"start the command before {lapses}:"
+            f" `tieline run --resource {shape['resource']} --ticket {ticket.request_id} -- COMMAND`"
+        )
+    if ticket is not None and ticket.state == "queued":
+        return "wait for the grant; peer_messages tells it as an event of this resource"
+    return str(shape["nextAction"])
+
+
+# ---------------------------------------------------------------- names
+
+
+def claimant_of_peer(principal: Principal) -> Claimant:
+    """Return a local peer as a claimant whose root is this process."""
+    peer = principal.peer
+    return Claimant(
+        peer_id=peer.id,
+        instance_id=peer.instance,
+        alias=principal.alias,
+        owner=self_identity(),
+        run_id=peer.run,
+        enrollment_peer_id=None if peer.run is None else peer.root.id,
+    )
+
+
+async def _key(node: "Node", text: str | None) -> ResourceKey:
+    """Return the key that is meant; `repository/NAME` is completed for this root's workspace."""
+    folder = node.place.workspace
+    return await node.desk.run(lambda _coordinator: full_key(text or "", folder))
+
+
+async def _peer_id(node: "Node", name: str) -> str:
+    """Return the peer id that a name means: itself, `me`, or an alias that exactly one peer has."""
+    if is_peer_id(name):
+        return name
+    if name == "me":
+        return Peer(node.instance).id
+    found = await node.book.resolve(name.removeprefix(":"), None)
+    if isinstance(found, Refusal):
+        raise Refused.of(found)
+    return found.peer.id
+
+
+def _alias_of(node: "Node", peer_id: str) -> str:
+    own = node.engine.own_peer(peer_id)
+    if own is not None:
+        return str(node.acting(own)["alias"])
+    return next((one.alias for one in node.book.roots() if Peer(one.instance).id == peer_id), "")
+
+
+async def _holding(node: "Node", request_id: str) -> tuple[ResourceKey, Document]:
+    """Return the one resource that has a ticket of this request.
+
+    Raises:
+        Refused: INVALID_PARAMS when none has; AMBIGUOUS_TARGET when several have a live one.
+    """
+
+    def find(coordinator: Coordinator) -> list[Document]:
+        documents = (coordinator.store.read(key) for key in coordinator.known_keys())
+        return [one for one in documents if one.ticket(request_id) is not None]
+
+    found = await node.desk.run(find)
+    live = [
+        one
+        for one in found
+        if (ticket := one.ticket(request_id)) is not None and ticket.state not in FINISHED
+    ]
+    chosen = live or found
+    if not chosen:
+        raise Refused("INVALID_PARAMS", "no resource has a ticket of this requestId")
+    if len(chosen) > 1:
+        keys = ", ".join(one.resource for one in chosen[:8])
+        raise Refused("AMBIGUOUS_TARGET", f"several resources have a ticket of this requestId: {keys}")
+    return chosen[0].resource, chosen[0]

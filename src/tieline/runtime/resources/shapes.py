@@ -1,0 +1,185 @@
+"""What doors show of shared resources: snapshots, tickets and events, and the next action of who looks.
+
+Rule 1: who is not enrolled is shown free or busy, and nothing that stands beside it.
+Rule 2: every state has a next action; none of them is to end somebody else's process or to remove a file.
+Rule 3: names are camel case, times ISO-8601 UTC; absent facts are absent.
+
+Source: reference/native.md 2.13 "Snapshot", "Events", 3.5 "status visibility"; docs/json-shapes.md.
+"""
+
+from typing import Any
+
+from tieline.model.moment import to_iso
+from tieline.model.resource import ResourceEvent, ResourceKey, Snapshot, Ticket, TicketState
+
+__all__ = ["event", "headline", "next_action", "snapshot", "ticket"]
+
+
+def _without_none(shape: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in shape.items() if value is not None}
+
+
+def snapshot(item: Snapshot, now_ms: int, life: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return a resource as its viewer may see it.
+
+    Args:
+        item: What the engine shows this viewer.
+        now_ms: Wall time.
+        life: What was seen of the holder's processes: `supervisor`, `isOrphan`, `canEnd`, `evidence`.
+    """
+    shape: dict[str, Any] = {
+        "resource": item.resource,
+        "state": item.state,
+        "configured": item.is_configured,
+        "enrolled": item.is_enrolled,
+        "epoch": item.epoch,
+        "fence": item.fence,
+        "controller": item.controller,
+        "controllerAlias": item.controller_alias or None,
+        "profile": item.profile,
+        "requestId": item.request_id,
+    }
+    if item.holder is not None:
+        holder = item.holder
+        shape["holder"] = _without_none(
+            {
+                "requestId": holder.request_id,
+                "peerId": holder.peer_id,
+                "alias": holder.alias,
+                "state": str(holder.state),
+                "fence": holder.fence,
+                "since": to_iso(holder.since_ms),
+                "heldMs": max(0, now_ms - holder.since_ms),
+                "reference": holder.reference,
+                "launchId": holder.launch_id,
+                "executable": holder.executable or None,
+                "ownership": holder.ownership,
+                "expiresInMs": holder.expires_in_ms,
+                **(life or {}),
+            }
+        )
+    if item.is_enrolled:
+        shape["queue"] = [
+            {
+                "requestId": one.request_id,
+                "peerId": one.peer_id,
+                "alias": one.alias,
+                "reason": one.reason,
+                "waitMs": one.wait_ms,
+            }
+            for one in item.queue
+        ]
+        shape["blockers"] = [
+            {
+                "launchId": one.launch_id,
+                "peerId": one.peer_id,
+                "alias": one.alias,
+                "executable": one.executable,
+                "adoptedAt": to_iso(one.adopted_ms),
+                "hasEvidence": one.has_evidence,
+            }
+            for one in item.blockers
+        ] or None
+    shape["nextAction"] = next_action(item, life or {})
+    return _without_none(shape)
+
+
+def next_action(item: Snapshot, life: dict[str, Any]) -> str:
+    """Return what helps next, one sentence without a full stop."""
+    if not item.is_enrolled:
+        if item.state == "busy":
+            return "wait, or ask its controller to enrol you"
+        return "ask its controller to enrol you: `tieline resource policy` is how it does"
+    if item.blockers:
+        first = item.blockers[0].launch_id
+        return (
+            "wait until the commands from before the policy have ended; where that cannot be proven,"
+            f" `tieline resource recover {item.resource} --launch {first}`"
+        )
+    holder = item.holder
+    if holder is None:
+        return _of_free(item)
+    if holder.state is TicketState.RESERVED:
+        return "its owner starts within 30 s, or the right lapses and the next in line is due"
+    if life.get("canEnd") is False:
+        return (
+            "nothing proves the end of its command:"
+            f" `tieline resource recover {item.resource} --launch {holder.launch_id}` shows the evidence"
+        )
+    if life.get("isOrphan"):
+        supervisor = life.get("supervisor")
+        return f"its agent has ended and its command goes on; `kill -TERM {supervisor}` asks that to stop"
+    return f"wait in line: `tieline run --resource {item.resource} -- COMMAND` starts when it is free"
+
+
+def _of_free(item: Snapshot) -> str:
+    if item.queue and item.is_configured:
+        name = f":{item.controller_alias}" if item.controller_alias else "its controller"
+        return f"{name} grants it: `tieline resource grant {item.queue[0].request_id}`"
+    if item.queue:
+        return "the oldest in line is about to get it"
+    return f"it is free: `tieline run --resource {item.resource} -- COMMAND`"
+
+
+def headline(shape: dict[str, Any]) -> str:
+    """Return one line that says who has a resource, from a snapshot's shape."""
+    state = shape["state"]
+    holder = shape.get("holder")
+    parts = [f"{shape['resource']}: {state}"]
+    if holder is not None:
+        what = holder.get("executable") or "a command"
+        parts.append(f"held by :{holder['alias']} ({what}) since {holder['since']}, fence {holder['fence']}")
+    blockers = shape.get("blockers") or ()
+    if blockers:
+        parts.append(f"{len(blockers)} commands from before the policy still run")
+    queue = shape.get("queue") or ()
+    if queue:
+        parts.append("waiting: " + ", ".join(f":{one['alias']}" for one in queue[:8]))
+    return "; ".join(parts)
+
+
+def ticket(key: ResourceKey, item: Ticket) -> dict[str, Any]:
+    """Return one claim as its owner sees it."""
+    right = item.reservation
+    return _without_none(
+        {
+            "resource": key,
+            "requestId": item.request_id,
+            "state": str(item.state),
+            "peerId": item.claimant.peer_id,
+            "alias": item.claimant.alias,
+            "reason": item.reason,
+            "requestedAt": to_iso(item.requested_ms),
+            "launchId": item.launch_id,
+            "reservationId": None if right is None else right.reservation_id,
+            "fence": None if right is None else right.fence,
+            "epoch": None if right is None else right.epoch,
+            "grantedAt": None if right is None else to_iso(right.granted_ms),
+            "finishedAt": None if item.finished_ms is None else to_iso(item.finished_ms),
+        }
+    )
+
+
+def event(item: ResourceEvent, cursor: int | None = None) -> dict[str, Any]:
+    """Return one change of a resource; (resource, sequence) names it for good.
+
+    Args:
+        item: The event.
+        cursor: Where the reader's own history stood when it was told.
+    """
+    return _without_none(
+        {
+            "type": "resource",
+            "cursor": None if cursor is None else str(cursor),
+            "resource": item.resource,
+            "sequence": item.sequence,
+            "epoch": item.epoch,
+            "state": item.state,
+            "requestId": item.request_id,
+            "principal": item.principal,
+            "controller": item.controller,
+            "fence": item.fence,
+            "note": item.note or None,
+            "at": to_iso(item.at_ms),
+        }
+    )
