@@ -71,12 +71,13 @@ REASON_CHARACTERS_MAX: Final = 1_024
 PARTICIPANTS_MAX: Final = 256
 QUEUED_MAX: Final = 256
 TICKETS_MAX: Final = 4_096
-EVENTS_MAX: Final = 1_024
+EVENTS_MAX: Final = 512
+"""Events kept of one resource; a reader from before them is told of the gap. The specification allows
+1,024: each of them would be read and written again with every turn."""
 LAUNCHES_MAX: Final = 4_096
 FINISHED_KEPT_MS: Final = 86_400_000
-FINISHED_KEPT_MAX: Final = 256
-"""Finished tickets answer a late question. The specification allows more; each of them would be read and
-written again with every claim."""
+FINISHED_KEPT_MAX: Final = 128
+"""Finished tickets answer a late question. The specification allows more, for the same reason."""
 BUNDLE_KEYS_MAX: Final = 16
 """Resources of one command: more is a defect of a rule."""
 

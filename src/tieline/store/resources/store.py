@@ -47,13 +47,18 @@ class Transaction:
     Attributes:
         documents: As they are stored now, by resource; one that was never stored is a new one.
         ledger: As it is stored now, or None when it was not asked for.
+        index: The index as it is stored now.
+        data: The bytes of each document's file, empty where there is none.
+        is_open: Whether the locks are held.
     """
 
-    def __init__(self, store: "ResourceStore", documents: dict[ResourceKey, Document], index: Index) -> None:
-        """Take what the store has read under its locks."""
-        self.documents = documents
+    def __init__(self, store: "ResourceStore", index: Index) -> None:
+        """Start with nothing read; the store fills it under its locks."""
+        self.documents: dict[ResourceKey, Document] = {}
         self.ledger: Ledger | None = None
         self.index = index
+        self.data: dict[ResourceKey, bytes] = {}
+        self.is_open = True
         self._store = store
 
     def commit(self, documents: Mapping[ResourceKey, Document], ledger: Ledger | None = None) -> None:
@@ -68,6 +73,7 @@ class Transaction:
                 what is stored; `QUEUE_FULL` when it is too large, or there are too many.
             RecoveryRequired: it was stored in part, or whether it was is in doubt: read it again.
         """
+        assert self.is_open, "a transaction is committed before its locks are freed"
         self._store.write(self, documents, ledger)
 
 
@@ -117,7 +123,7 @@ class ResourceStore:
         directory = self._open(create=False)
         if directory is None:
             return Document(resource=key)
-        return self._load(directory, key, self._index(directory))
+        return self._load(directory, key, self._index(directory))[0]
 
     def read_ledger(self) -> Ledger:
         """Return the ledger likewise, without a lock; raises as `read`."""
@@ -144,10 +150,15 @@ class ResourceStore:
                 index = self._index(directory)
             for key in wanted:
                 locks.enter_context(directory.lock(f"{key_digest(key)}.lock", self._lock_wait_ms))
-            held = Transaction(self, {key: self._load(directory, key, index) for key in wanted}, index)
+            held = Transaction(self, index)
+            for key in wanted:
+                held.documents[key], held.data[key] = self._load(directory, key, index)
             if ledger:
                 held.ledger = self._load_ledger(directory, index)
-            yield held
+            try:
+                yield held
+            finally:
+                held.is_open = False
 
     def write(
         self, held: Transaction, documents: Mapping[ResourceKey, Document], ledger: Ledger | None
@@ -175,7 +186,9 @@ class ResourceStore:
         }
         ledger_bytes = None if ledger is None else _bounded(encode(ledger), "the launch ledger")
         for key in changed:
-            self._compare(directory, key, held)
+            # A writer that knows no locks may have put something there meanwhile.
+            if _bytes_of(directory, key) != held.data[key]:
+                raise Refused("RESOURCE_BUSY", "the resource was changed outside its lock", is_retryable=True)
         writing = _Writing(directory)
         for (name, data), document in zip(files.items(), changed.values(), strict=True):
             writing.put(name, data)
@@ -190,13 +203,8 @@ class ResourceStore:
             self._seen_ledger_revision = ledger.revision
         held.index = index
         held.documents |= changed
+        held.data |= {key: files[f"{key_digest(key)}.json"] for key in changed}
         self._seen |= {key: Mark.of(document) for key, document in changed.items()}
-
-    def _compare(self, directory: Directory, key: ResourceKey, held: Transaction) -> None:
-        """Refuse to store over what another writer, who knows no locks, has put there meanwhile."""
-        stored = self._load(directory, key, held.index)
-        if stored != held.documents[key]:
-            raise Refused("RESOURCE_BUSY", "the resource was changed outside its lock", is_retryable=True)
 
     # ---------------------------------------------------------------- reading
 
@@ -260,8 +268,8 @@ class ResourceStore:
             raise RecoveryRequired(f"{self.path}/{INDEX} is older than it was")
         return index
 
-    def _load(self, directory: Directory, key: ResourceKey, index: Index) -> Document:
-        """Return one resource. The mark is read first: a writer may replace both in between."""
+    def _load(self, directory: Directory, key: ResourceKey, index: Index) -> tuple[Document, bytes]:
+        """Return one resource and its bytes. The mark is read first: a writer may replace both between."""
         stem = key_digest(key)
         path = f"{self.path}/{stem}"
         is_known = key in index.resources
@@ -272,19 +280,19 @@ class ResourceStore:
         except FileNotFoundError:
             if is_known:
                 raise RecoveryRequired(f"{path}.mark, the mark of {key}, is missing") from None
-        try:
-            document = decode(directory.read(f"{stem}.json", FILE_BYTES_MAX), Document, f"{path}.json")
-        except FileNotFoundError:
+        data = _bytes_of(directory, key)
+        if not data:
             if is_known or mark.revision:
-                raise RecoveryRequired(f"{path}.json, the record of {key}, is missing") from None
-            return Document(resource=key)
+                raise RecoveryRequired(f"{path}.json, the record of {key}, is missing")
+            return Document(resource=key), data
+        document = decode(data, Document, f"{path}.json")
         if document.resource != key:
             raise RecoveryRequired(f"{path}.json is the record of another resource")
         if not mark.admits(document) or not seen.admits(document):
             raise RecoveryRequired(f"{path}.json, the record of {key}, is older than it was")
         if is_known:
             self._seen[key] = Mark.of(document)
-        return document
+        return document, data
 
     def _load_ledger(self, directory: Directory, index: Index) -> Ledger:
         path = f"{self.path}/{LEDGER}"
@@ -316,6 +324,14 @@ class _Writing:
                 raise
             raise RecoveryRequired(f"stored in part: {error}") from error
         self._has_written = True
+
+
+def _bytes_of(directory: Directory, key: ResourceKey) -> bytes:
+    """Return the bytes of a resource's file, empty where there is none: no writer of ours leaves it empty."""
+    try:
+        return directory.read(f"{key_digest(key)}.json", FILE_BYTES_MAX)
+    except FileNotFoundError:
+        return b""
 
 
 def _next(stored: Document, decided: Document) -> Document:

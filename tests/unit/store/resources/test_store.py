@@ -114,6 +114,15 @@ def test_commit_twice_in_one_transaction_counts_twice(store: ResourceStore) -> N
     assert (store.read(KEY).revision, store.read(KEY).fence) == (2, 2)
 
 
+def test_commit_after_the_locks_are_freed_is_a_defect(store: ResourceStore) -> None:
+    """Nothing is stored by whoever holds no lock any more."""
+    with store.transaction([KEY]) as held:
+        pass
+    with pytest.raises(AssertionError):
+        held.commit({KEY: raised(held.documents[KEY])})
+    assert store.read(KEY) == Document(KEY)
+
+
 @pytest.mark.clause("mutant-29", "O39")
 def test_decision_on_an_older_reading_is_not_stored(store: ResourceStore) -> None:
     """A grant decided before the lock was taken is refused, and the stored one stands."""
@@ -224,7 +233,7 @@ def test_threads_raising_one_fence_lose_no_number(home: Path) -> None:
 # What is lost, damaged or older
 
 
-@pytest.mark.clause("native-180", "native-181", "native-196", "native-216", "I34", "I38", "I50")
+@pytest.mark.clause("native-180", "native-181", "native-196", "native-216", "I34", "I37", "I38", "I50")
 @pytest.mark.parametrize("suffix", ["json", "mark"])
 def test_lost_file_is_recovery_required_and_nothing_starts_at_zero(home: Path, suffix: str) -> None:
     """A resource whose file was deleted is not free: it is unknown, for every process."""
