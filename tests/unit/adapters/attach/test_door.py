@@ -185,6 +185,7 @@ def test_read_mail_is_consumed_after_its_bytes_were_taken() -> None:
     play(story)
 
 
+@pytest.mark.clause("native-199")
 def test_events_are_pushed_in_order() -> None:
     """What the root tells, the host gets."""
 
