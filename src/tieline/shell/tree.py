@@ -48,13 +48,13 @@ MARKS_VARIABLE = "TIELINE_LAUNCH_MARKS"
 
 PASSES_MAX = 20
 """A process table that shows somebody new in each of so many looks is not understood: `unknown`."""
-BLANK_LOOKS_MAX = 3
-"""An environment may read as empty while its process changes its program, which takes microseconds."""
-BLANK_PAUSE_S = 0.005
+PAUSE_S = 0.005
+"""Before a process that is between two programs is looked at again."""
 SHOWN_MAX = 8
 """So many surviving processes are named; the number of all is said."""
 ANCESTORS_MAX = 4_096
-KERNEL_PARENT = 2
+KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD."""
 
 
 class LaunchSpec(msgspec.Struct, frozen=True):
@@ -176,6 +176,7 @@ class _Entry(NamedTuple):
     thread_count: int
     start_ticks: int
     name: str
+    is_kernel_thread: bool
 
     @property
     def is_running(self) -> bool:
@@ -261,7 +262,7 @@ class _Search:
         self._has_same_clock = has_same_clock
         self._uids = set(os.getresuid())
         self._judged: set[int] = set()
-        self._blank: dict[int, int] = {}
+        self._between: set[int] = set()
         self._members: dict[int, str] = {}
         self._unread: list[int] = []
 
@@ -275,15 +276,15 @@ class _Search:
                 break
             for pid in new:
                 self._look(pid)
-            if self._blank:
-                time.sleep(BLANK_PAUSE_S)
+            if self._between:
+                time.sleep(PAUSE_S)
         looked = f"{len(self._judged)} processes looked at"
         if self._members:
             named = ", ".join(f"{pid} ({name})" for pid, name in list(self._members.items())[:SHOWN_MAX])
             line = f"{len(self._members)} still running: {named}; {looked}"
             return LaunchProbe("alive", (line,), tuple(self._members))
         if not is_settled:
-            return LaunchProbe("unknown", (f"new processes in each of {PASSES_MAX} looks; {looked}",), ())
+            return LaunchProbe("unknown", (f"still somebody new after {PASSES_MAX} looks; {looked}",), ())
         if self._unread:
             shown = ", ".join(str(pid) for pid in self._unread[:SHOWN_MAX])
             return LaunchProbe("unknown", (f"cannot look into {shown}; {looked}",), ())
@@ -302,7 +303,9 @@ class _Search:
                 is_done = self._look_inside(entry)
         if is_done:
             self._judged.add(pid)
-            self._blank.pop(pid, None)
+            self._between.discard(pid)
+        else:
+            self._between.add(pid)
 
     def _is_in_session(self, entry: _Entry) -> bool:
         command = self._evidence.command
@@ -341,9 +344,10 @@ class _Search:
             return True
         if self._evidence.nonce.encode() in environment:
             self._members[entry.pid] = entry.name
-        elif not environment and KERNEL_PARENT not in (entry.pid, entry.parent):
-            self._blank[entry.pid] = self._blank.get(entry.pid, 0) + 1
-            return self._blank[entry.pid] >= BLANK_LOOKS_MAX
+        # It reads as empty, too, while its process changes its program or ends; a busy machine may leave
+        # one there for long. Of a process that really has none the kernel knows where it would be.
+        elif not environment and not entry.is_kernel_thread:
+            return _has_empty_environment(entry.pid)
         return True
 
 
@@ -454,8 +458,26 @@ def _entry(pid: int) -> _Entry | None:
     name = text[text.find(b"(") + 1 : end].decode("utf-8", "replace")
     printable = "".join(letter if letter.isprintable() else "?" for letter in name)
     return _Entry(
-        pid, fields[0].decode("ascii"), parent, group, session, int(fields[17]), int(fields[19]), printable
+        pid,
+        fields[0].decode("ascii"),
+        parent,
+        group,
+        session,
+        int(fields[17]),
+        int(fields[19]),
+        printable,
+        bool(int(fields[6]) & KERNEL_THREAD),
     )
+
+
+def _has_empty_environment(pid: int) -> bool:
+    """Return whether a process has an environment without a variable; False while it has none at all."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b") ")[2].split()
+    except OSError:
+        return True
+    return len(fields) > 48 and fields[47] == fields[48] != b"0"
 
 
 def _uids_of(pid: int) -> set[int]:

@@ -288,7 +288,6 @@ def test_launch_is_found_in_a_process_that_shows_its_environment_late(
 
     def blank_once(search: tree._Search, entry: tree._Entry) -> bool:
         if entry.pid == stand.process.pid and next(blanks, False):
-            search._blank[entry.pid] = 1
             return False
         return inside(search, entry)
 
@@ -359,3 +358,17 @@ def test_environment_of_a_command_names_its_launch() -> None:
         MARKS_VARIABLE.encode(): b"a" * 32 + b" " + b"b" * 32,
     }
     assert child_environment(spec, {})[MARKS_VARIABLE.encode()] == b"b" * 32
+
+
+@pytest.mark.clause("K30", "I36")
+def test_launch_is_unknown_while_a_process_has_no_environment_yet(
+    nonce: str, ended: list[Stand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that stays between two programs may be of the tree: nothing is proven."""
+    before = gone_identity()
+    stand = Stand("echo; exec env -i /bin/sleep 60", nonce)
+    ended.append(stand)
+    wait_until(lambda: Path(f"/proc/{stand.process.pid}/environ").read_bytes() == b"")
+    assert probe_launch(LaunchEvidence("launch", nonce, before)).state == "gone"
+    monkeypatch.setattr(tree, "_has_empty_environment", lambda _: False)
+    assert probe_launch(LaunchEvidence("launch", nonce, before)).state == "unknown"
