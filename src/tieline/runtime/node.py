@@ -44,10 +44,11 @@ from tieline.runtime.options import Places, RootOptions
 from tieline.runtime.resources.desk import Desk
 from tieline.runtime.signals import Signal, Watch
 from tieline.runtime.tasks import Tasks
+from tieline.runtime.tidying import tidy
 from tieline.runtime.world import World
 from tieline.shell import link
 from tieline.shell.driver import Driver
-from tieline.shell.endpoint import CONTROL_SUFFIX, NATIVE_SUFFIX, Endpoint, bind_endpoint, owner_state, sweep
+from tieline.shell.endpoint import CONTROL_SUFFIX, NATIVE_SUFFIX, Endpoint, bind_endpoint
 from tieline.shell.process import identify, make_undumpable, require_supported_platform, self_identity
 from tieline.shell.switchboard import Switchboard
 from tieline.store.files import Seam, no_seam
@@ -451,7 +452,7 @@ class Node:
 
     async def _beat(self) -> None:
         """Every five seconds: publish, and bind again what a cleaner took away."""
-        swept = False
+        is_tidied = False
         while True:
             await asyncio.sleep(config.HEARTBEAT_MS / 1000)
             try:
@@ -459,9 +460,10 @@ class Node:
                     self._publish()
                 self._rebind()
                 self.desk.beat()
-                if not swept:
-                    swept = True
-                    await self._loop.run_in_executor(None, self._tidy)
+                if not is_tidied:
+                    is_tidied = True
+                    # However long it takes, the beat goes on.
+                    self.tasks.start(asyncio.to_thread(self._tidy))
             except (TielineError, OSError) as error:
                 self.log.failure("heartbeat", error)
 
@@ -471,6 +473,9 @@ class Node:
     def accept_failed(self, error: BaseException) -> None:
         """Log why a connection could not be taken; links that are open go on."""
         self.log.failure("accept", error)
+
+    def _tidy(self) -> None:
+        tidy(self.places, self.custody, self.settings.limits.retention_ms)
 
     def _rebind(self) -> None:
         if self.endpoint.missing():
@@ -487,12 +492,6 @@ class Node:
             finally:
                 self._control.listen(self.control_endpoint.sock)
             self.log.note("control endpoint republished")
-
-    def _tidy(self) -> None:
-        """Take away what proven-dead roots left behind."""
-        sweep(self.places.runtime)
-        self.presence.prune(lambda instance: owner_state(self.places.runtime, instance))
-        self.custody.housekeep(self.settings.limits.retention_ms)
 
 
 def _put(future: "asyncio.Future[Any]", answer: object) -> None:

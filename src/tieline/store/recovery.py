@@ -372,12 +372,15 @@ def housekeep(home: str, retention_ms: int, now_ms: int) -> list[str]:
     """Remove ended instances whose records are all final and past retention; return their ids.
 
     A message that ran out with its owner is final: nobody can consume, retry or settle it any more.
-    What is damaged, newer or alive stays.
+    What is damaged, newer or alive stays. A store that was written to within the retention is not even
+    read: every root that starts looks here, and hundreds may have ended today.
 
     Source: DESIGN.md 8 "Housekeeping"; reference/native.md 3.4 "old instance directories".
     """
     removed = []
     for instance in _instances(home):
+        if now_ms - retention_ms <= _written_ms(home, instance) <= now_ms:
+            continue
         try:
             with _held(home, instance) as directory:
                 if _final_ms(directory, instance, now_ms) + retention_ms < now_ms:
@@ -388,6 +391,18 @@ def housekeep(home: str, retention_ms: int, now_ms: int) -> list[str]:
             continue
     _finish_removals(home)
     return removed
+
+
+def _written_ms(home: str, instance: str) -> int:
+    """Return the wall time of the last write to a store's files, 0 for one that was never finished."""
+    latest_ms = 0
+    try:
+        for name in (IDENTITY, DATABASE, LOG):
+            status = os.stat(f"{directory_path(home, instance)}/{name}", follow_symlinks=False)
+            latest_ms = max(latest_ms, status.st_mtime_ns // 1_000_000)
+    except OSError:
+        return 0
+    return latest_ms
 
 
 def _final_ms(directory: Directory, instance: str, now_ms: int) -> int:

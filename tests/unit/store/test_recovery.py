@@ -389,3 +389,22 @@ def test_housekeeping_removes_what_was_never_finished(home: Path, make: Maker) -
     assert housekeep(str(home), RETENTION_MS, made_ms) == []
     assert housekeep(str(home), RETENTION_MS, made_ms + RETENTION_MS + 1) == [INSTANCE]
     assert with_mail.exists()
+
+
+def test_housekeeping_does_not_read_what_was_written_within_the_retention(
+    home: Path, make: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crowd that ended today costs a root that starts one look at each, not one reading."""
+    place = make([message(1), move(2, 1)])
+    written_ms = (place / "messages.db").stat().st_mtime_ns // 1_000_000
+    read: list[str] = []
+    rows_of = recovery._rows
+    monkeypatch.setattr(
+        recovery,
+        "_rows",
+        lambda directory, instance: (read.append(instance), rows_of(directory, instance))[1],
+    )
+    assert housekeep(str(home), RETENTION_MS, written_ms + RETENTION_MS // 2) == []
+    assert read == []
+    assert housekeep(str(home), RETENTION_MS, written_ms + 2 * RETENTION_MS) == [INSTANCE]
+    assert read == [INSTANCE]
