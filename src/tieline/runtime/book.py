@@ -54,15 +54,19 @@ class Book:
             context_percent=self._node.host.context_percent,
         )
 
-    async def refresh_runs(self, scope: Scope) -> None:
-        """Ask the roots in scope for their runs."""
+    async def refresh_runs(self, scope: Scope, *, is_exact: bool = False) -> None:
+        """Ask the roots in scope for their runs; with `is_exact` also those asked within the last second."""
         if scope.rank > self._node.settings.scope.rank:
             return
-        await self._node.neighbours.refresh(self.roots(), scope, self._ask_runs)
+        ask = self._ask_runs if is_exact else self._ask_runs_lately
+        await self._node.neighbours.refresh(self.roots(), scope, ask)
 
-    async def _ask_runs(self, instance: str) -> tuple[Run, ...] | None:
+    async def _ask_runs_lately(self, instance: str) -> tuple[Run, ...] | None:
         if self._node.neighbours.has_fresh_runs(instance, self._node.now()):
             return ()
+        return await self._ask_runs(instance)
+
+    async def _ask_runs(self, instance: str) -> tuple[Run, ...] | None:
         far = self._node.neighbours.far(instance)
         try:
             told = await self._node.ask_peer(instance, "peer.directory", {"version": 1})
@@ -92,7 +96,7 @@ class Book:
         known = [self.own_root(), *self.roots()]
         found = directory.resolve(self._node.place, known, target, scope)
         if isinstance(found, Refusal) and found.code == "UNKNOWN_TARGET" and owner is None:
-            await self.refresh_runs(scope or self._node.settings.scope)
+            await self.refresh_runs(scope or self._node.settings.scope, is_exact=True)
             found = directory.resolve(self._node.place, [self.own_root(), *self.roots()], target, scope)
         if isinstance(found, Refusal) and owner is not None and found.code == "UNKNOWN_TARGET":
             code = "TARGET_ENDED" if target != Peer(owner).id else "PEER_OFFLINE"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tieline import __version__, text
-from tieline.engine.contract import Held
+from tieline.engine.contract import Held, Sent
 from tieline.engine.messaging import Messaging
 from tieline.errors import Refusal
 from tieline.model.identity import Peer
@@ -83,13 +83,16 @@ def event_names(node: "Node", event: Event) -> dict[str, Any]:
             unread_only=False,
             count_max=1,
         )
-        envelope = found[0].envelope if found else None
+        record: Held | Sent | None = found[0] if found else None
     else:
         sent = node.engine.sent(event.message_id, None)
-        envelope = sent[0].envelope if sent else None
-    if envelope is None:
+        record = sent[0] if sent else None
+    if record is None:
         return {}
-    shape: dict[str, Any] = {"preview": text.printable(envelope.content, PREVIEW_COLUMNS)}
+    envelope = record.envelope
+    shape: dict[str, Any] = {}
+    if record.has_content:  # what memory let go is not shown as an empty text
+        shape["preview"] = text.printable(envelope.content, PREVIEW_COLUMNS)
     if envelope.sender_alias:
         shape["fromAlias"] = text.printable(envelope.sender_alias, 80)
     if envelope.sender_project:
@@ -132,7 +135,9 @@ def who(node: "Node") -> dict[str, Any]:
 
 def checks(node: "Node") -> list[dict[str, Any]]:
     """Return what is well with a root and what is not, each with the next action."""
-    used, limit = node.engine.storage_bytes, node.settings.limits.storage_bytes
+    # Admission counts the reserves, too: what is kept for the ends of open records is not room.
+    used = node.engine.storage_bytes + node.engine.worst_case_bytes
+    limit = node.settings.limits.storage_bytes
     room = f"{used} of {limit} bytes are used"
     found = [
         _well("store", "the journal accepts mail")

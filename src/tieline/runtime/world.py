@@ -83,6 +83,8 @@ class World:
 
     def _set_timer(self) -> None:
         self._is_rearming = False
+        if self._is_stopped:
+            return
         dues = [due for due in (self._due_ms, self._node.switchboard.deadline_ms) if due is not None]
         if self._timer is not None:
             self._timer.cancel()
