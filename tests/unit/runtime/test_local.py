@@ -1,0 +1,186 @@
+"""What a command line and a program's own calls ask."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runtime.roots import call, two
+from tieline import OutcomeUnknown, Refused, Root
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.clause("native-101")
+async def test_send_to_many_gives_one_receipt_or_error_for_each(private_home: Path) -> None:
+    """A refused target does not spoil the others, and says what to do."""
+    async with two(private_home) as (alice, bob):
+        result = await call(alice, "local.send", to=["bob", "nobody", "bob"], content="x")
+        assert [item["target"]["alias"] for item in result["receipts"]] == ["bob", "bob"]
+        assert [(item["to"], item["code"]) for item in result["errors"]] == [("nobody", "UNKNOWN_TARGET")]
+        assert result["errors"][0]["action"]
+        assert len(await bob.inbox()) == 2
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"to": [], "content": "x"},
+        {"to": ["bob"] * 65, "content": "x"},
+        {"to": ["bob", "alice"], "content": "x", "messageId": "m-1"},
+        {"to": "bob", "content": "x", "waitMs": -1},
+        {"to": "bob", "content": "x", "waitMs": 3_600_001},
+    ],
+)
+async def test_send_with_impossible_params_is_refused(private_home: Path, params: dict[str, object]) -> None:
+    """No targets, too many, one id for two messages, a wait out of range: nothing is sent twice or early."""
+    async with two(private_home) as (alice, _bob):
+        with pytest.raises(Refused) as caught:
+            await call(alice, "local.send", **params)
+        assert caught.value.code == "INVALID_PARAMS"
+
+
+@pytest.mark.clause("native-108", "I27")
+async def test_ask_answers_with_the_correlated_reply_alone(private_home: Path) -> None:
+    """Other mail of the same peer is no answer; the reply comes under a token that its reader settles."""
+    async with two(private_home) as (alice, bob):
+        asking = asyncio.get_running_loop().create_task(
+            call(alice, "local.ask", to="bob", content="?", timeoutMs=10_000)
+        )
+        question = (await bob.inbox(wait_s=5, asks=True))[0]
+        await bob.send("alice", "noise")
+        await asyncio.sleep(0.05)
+        assert not asking.done()
+        await bob.reply(question.message_id, "42")
+        answer = await asking
+        assert answer["reply"]["content"] == "42"
+        assert not answer["timedOut"]
+        assert sorted(message.content for message in await alice.inbox()) == ["42", "noise"]
+        assert (await call(alice, "host.taken", token=answer["token"]))["consumed"] == 1
+        assert [message.content for message in await alice.inbox()] == ["noise"]
+
+
+async def test_ask_that_expires_or_has_two_targets_is_no_answer(private_home: Path) -> None:
+    """An expired question is an unknown outcome with its id; two targets are refused."""
+    async with two(private_home) as (alice, _bob):
+        with pytest.raises(OutcomeUnknown) as caught:
+            await call(
+                alice, "local.ask", to="bob", content="?", timeoutMs=5_000, expiryMs=300, messageId="m-1"
+            )
+        assert caught.value.message_id == "m-1"
+        with pytest.raises(Refused) as refused:
+            await call(alice, "local.ask", to=["bob", "alice"], content="?")
+        assert refused.value.code == "INVALID_PARAMS"
+
+
+@pytest.mark.clause("native-1", "I9")
+async def test_inbox_previews_until_it_is_told_to_consume(private_home: Path) -> None:
+    """A preview has no token; consuming has one, and only settling it consumes."""
+    async with two(private_home) as (alice, bob):
+        await alice.send("bob", "one")
+        await alice.send("bob", "two")
+        preview = await call(bob, "local.inbox")
+        assert (preview["token"], preview["unread"], len(preview["messages"])) == (None, 2, 2)
+        taking = await call(bob, "local.inbox", consume=True)
+        assert len(taking["messages"]) == 2
+        assert (await call(bob, "local.inbox"))["unread"] == 2
+        assert (await call(bob, "host.taken", token=taking["token"]))["consumed"] == 2
+        assert (await call(bob, "local.inbox"))["unread"] == 0
+
+
+@pytest.mark.clause("O07")
+@pytest.mark.parametrize("wait_ms", [0, 1, 100])
+async def test_inbox_reads_at_least_once_whatever_the_wait(private_home: Path, wait_ms: int) -> None:
+    """Mail that is there is returned under any budget; none at all ends after it."""
+    async with two(private_home) as (alice, bob):
+        assert (await call(bob, "local.inbox", waitMs=wait_ms))["messages"] == []
+        await alice.send("bob", "one")
+        assert len((await call(bob, "local.inbox", waitMs=wait_ms))["messages"]) == 1
+
+
+async def test_reply_needs_a_message_that_was_received(private_home: Path) -> None:
+    """Without an id, or with one of our own, there is nothing to reply to."""
+    async with two(private_home) as (alice, _bob):
+        sent = await alice.send("bob", "x", message_id="m-1")
+        assert sent["messageId"] == "m-1"
+        for params, code in (
+            ({"content": "x"}, "INVALID_PARAMS"),
+            ({"content": "x", "messageId": "m-1"}, "INVALID_REPLY"),
+        ):
+            with pytest.raises(Refused) as caught:
+                await call(alice, "local.reply", **params)
+            assert caught.value.code == code
+
+
+async def test_status_tells_both_sides_of_an_id_and_refuses_an_unknown_one(private_home: Path) -> None:
+    """The sender's and the receiver's record each with its own history."""
+    async with two(private_home) as (alice, bob):
+        await alice.send("bob", "x", message_id="m-1")
+        sent, received = await alice.status("m-1"), await bob.status("m-1")
+        assert [item["state"] for item in sent["sent"][0]["history"]] == ["pending", "accepted"]
+        assert received["received"][0]["message"]["content"] == "x"
+        assert sent["received"] == received["sent"] == []
+        with pytest.raises(Refused) as caught:
+            await alice.status("m-2")
+        assert caught.value.code == "UNKNOWN_TARGET"
+
+
+async def test_log_is_filtered_by_text_peer_and_cursor(private_home: Path) -> None:
+    """The history goes on after a cursor; a peer or a word narrows it."""
+    async with two(private_home) as (alice, bob):
+        await alice.send("bob", "apples")
+        await alice.send("bob", "pears")
+        whole = await call(bob, "local.log")
+        assert [item["preview"] for item in whole["events"]] == ["apples", "pears"]
+        assert [item["preview"] for item in (await call(bob, "local.log", query="PEAR"))["events"]] == [
+            "pears"
+        ]
+        rest = await call(bob, "local.log", after=whole["events"][0]["cursor"])
+        assert [item["preview"] for item in rest["events"]] == ["pears"]
+        assert len((await call(bob, "local.log", peer="alice", limit=1))["events"]) == 1
+        assert (await call(bob, "local.log", peer="bob", query="nothing"))["events"] == []
+        with pytest.raises(Refused) as caught:
+            await call(bob, "local.log", after="-1")
+        assert caught.value.code == "INVALID_PARAMS"
+
+
+async def test_mute_keeps_the_mail_and_can_be_taken_back(private_home: Path) -> None:
+    """A silenced peer's mail is stored; nobody is told of it until it is heard again."""
+    async with two(private_home) as (alice, bob):
+        told: list[str] = []
+        bob.operations.subscribe(lambda kind, _params: told.append(kind))
+        muted = await call(bob, "local.mute", peer="alice")
+        assert muted["peer"] == alice.who()["peerId"]
+        await alice.send("bob", "quiet")
+        assert told == []
+        assert [message.content for message in await bob.inbox()] == ["quiet"]
+        await call(bob, "local.mute", peer="alice", muted=False)
+        await alice.send("bob", "loud")
+        assert told == ["peer_update"]
+
+
+async def test_doctor_shows_checks_counters_and_limits(private_home: Path) -> None:
+    """A healthy root says so; every limit is there with its default."""
+    async with two(private_home) as (alice, _bob):
+        shown = await call(alice, "local.doctor")
+        assert {item["name"]: item["ok"] for item in shown["checks"]} == {
+            "store": True,
+            "room": True,
+            "endpoint": True,
+            "presence": True,
+        }
+        assert shown["limits"]["inbox_messages"]["default"] == 32
+        assert shown["counters"]["relays_refused"] == 0
+
+
+async def test_last_refuses_an_offset_below_nothing(private_home: Path) -> None:
+    """A page begins at a whole number from 0; an unknown peer has no answers."""
+    async with two(private_home) as (alice, _bob):
+        for params, code in (
+            ({"to": "bob", "offset": -1}, "INVALID_PARAMS"),
+            ({"to": "carol"}, "UNKNOWN_TARGET"),
+        ):
+            with pytest.raises(Refused) as caught:
+                await call(alice, "local.last", **params)
+            assert caught.value.code == code
+        assert isinstance(alice, Root)

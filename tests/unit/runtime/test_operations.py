@@ -1,0 +1,94 @@
+"""The one table of operations."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit.runtime.roots import call, two
+from tieline import Refused
+from tieline.runtime import hosting, local, tools
+from tieline.runtime.calls import Params
+from tieline.runtime.operations import TABLE
+
+GOLDEN = {
+    "host.answer", "host.boundary", "host.refused", "host.run_begin", "host.run_end", "host.shutdown",
+    "host.state", "host.taken", "host.user_prompt", "list_peers", "local.ask", "local.doctor", "local.inbox",
+    "local.last", "local.log", "local.mute", "local.reply", "local.send", "local.status", "local.who",
+    "peer_messages", "send_peer_message",
+}  # fmt: skip
+"""Reviewed by hand: a method that is added is authority that is added."""
+
+
+@pytest.mark.clause("S16")
+def test_table_holds_the_reviewed_methods_and_no_other() -> None:
+    """Every method is in the golden list; tools, host and local methods share no name."""
+    assert {name for name in TABLE if not name.startswith(("resource", "coordinate"))} == GOLDEN
+    assert len(TABLE) >= len(tools.TABLE) + len(hosting.TABLE) + len(local.TABLE)
+
+
+def test_params_of_every_method_are_closed() -> None:
+    """No operation takes a member that it does not know."""
+    for name, (shape, _) in TABLE.items():
+        assert issubclass(shape, Params), name
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert({"surely": "unknown"}, shape, strict=True)
+
+
+@pytest.mark.asyncio
+@pytest.mark.clause("S16", "native-137")
+async def test_call_of_an_unknown_method_or_field_does_nothing(private_home: Path) -> None:
+    """The code says which; nothing was stored or sent."""
+    async with two(private_home) as (alice, bob):
+        for method, params, code in (
+            ("peer.send", {}, "METHOD_NOT_FOUND"),
+            ("", {}, "METHOD_NOT_FOUND"),
+            ("send_peer_message", {"to": "bob", "content": "x", "from": "carol"}, "INVALID_PARAMS"),
+            ("send_peer_message", {"to": "bob"}, "INVALID_PARAMS"),
+            ("local.send", {"to": "bob", "content": "x", "delivery": "now"}, "INVALID_PARAMS"),
+            ("local.inbox", {"limit": "5"}, "INVALID_PARAMS"),
+        ):
+            with pytest.raises(Refused) as caught:
+                await call(alice, method, **params)
+            assert caught.value.code == code
+        with pytest.raises(Refused) as caught:
+            await alice.operations.call(alice.operations.root_actor, "local.who", ["no object"])
+        assert caught.value.code == "INVALID_PARAMS"
+        assert await bob.inbox() == []
+        assert (await call(alice, "local.log"))["events"] == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.clause("I9", "K33", "O01")
+async def test_read_that_was_not_flushed_leaves_the_mail_unread(private_home: Path) -> None:
+    """Consumption is the flush's word: unflushed gives the mail back, flushed consumes it, once."""
+    async with two(private_home) as (alice, bob):
+        await alice.send("bob", "one")
+        actor = bob.operations.root_actor
+        first = await bob.operations.call(actor, "peer_messages", {})
+        assert first.taken is not None
+        assert (await bob.operations.call(actor, "peer_messages", {})).result["messages"] == []
+        assert await bob.operations.unflushed(first.taken) == 1
+        again = await bob.operations.call(actor, "peer_messages", None)
+        assert again.taken is not None
+        assert [item["messageId"] for item in again.result["messages"]] == [
+            item["messageId"] for item in first.result["messages"]
+        ]
+        assert await bob.operations.flushed(again.taken) == 1
+        assert await bob.operations.flushed(again.taken) == 0
+        assert await bob.operations.unflushed(first.taken) == 0
+        assert (await bob.operations.call(actor, "peer_messages", {})).result["messages"] == []
+
+
+@pytest.mark.asyncio
+async def test_subscriber_that_left_is_told_nothing(private_home: Path) -> None:
+    """Events come from subscribing until its end; ending twice is no fault."""
+    async with two(private_home) as (alice, bob):
+        told: list[str] = []
+        leave = bob.operations.subscribe(lambda kind, _params: told.append(kind))
+        await alice.send("bob", "one")
+        assert told == ["peer_update"]
+        leave()
+        leave()
+        await alice.send("bob", "two")
+        assert told == ["peer_update"]
