@@ -42,7 +42,7 @@ CALLS_END_S: Final = 1.5
 DRAIN_S: Final = 0.5
 CLOSE_S: Final = 1.0
 PARENT_LOOK_S: Final = 0.25
-WAITS: Final = frozenset({"peer_messages", "local.inbox", "list_peers"})
+WAITS: Final = frozenset({"peer_messages", "local.inbox", "list_peers", "resource.wait"})
 ATTACHED: Final = (
     "instanceId",
     "peerId",
@@ -215,7 +215,7 @@ class Door:
 
     def _tell(self, kind: str, params: dict[str, Any]) -> None:
         self._push.tell(kind, params)
-        if self._parent is not None and kind == "peer_update":
+        if self._parent is not None and kind in ("peer_update", "resource_update"):
             self._parent.tell(params)
 
     # --- the host's life ----------------------------------------------------------------------

@@ -24,7 +24,9 @@ METHODS: Final = frozenset({"team.peerRequest", "team.peerContextCommit", "team.
 """What the host may pass on to us; we say `team.peerResult`, `team.peerEvent`, `team.peerContext` and
 `team.peerCancel`."""
 
-_WAITS: Final = frozenset({"list", "resolve", "messages", "status", "consume"})
+_WAITS: Final = frozenset(
+    {"list", "resolve", "messages", "status", "consume", "resource.requirements", "resource.wait"}
+)
 _PAGES_MAX: Final = 32
 
 
@@ -66,9 +68,12 @@ class Parent:
         event = params.get("event")
         if not isinstance(event, dict):
             return
+        place = event.get("cursor", "0")
+        if event.get("type") == "resource":
+            place = f"{event.get('resource')}-{event.get('sequence')}"
         for task, run, target_run in self._teammates.active():
             if self._child(target_run).id in (event.get("to"), event.get("from")):
-                address = Address(task, run, target_run, f"event-{event.get('cursor', '0')}")
+                address = Address(task, run, target_run, f"event-{place}"[: teammate.ID_CHARACTERS_MAX])
                 self._put("team.peerEvent", {**address.members(), "event": event})
 
     async def close(self, seconds: float) -> None:
@@ -97,7 +102,7 @@ class Parent:
     async def _serve(self, request: Request) -> None:
         address = request.address
         try:
-            async with asyncio.timeout(teammate.REQUEST_MS / 1000):
+            async with asyncio.timeout(teammate.time_ms(request.operation, request.params) / 1000):
                 result = await self._carry_out(request)
             self._put("team.peerResult", {**address.members(), "result": result})
         except (TimeoutError, asyncio.CancelledError):
@@ -135,8 +140,10 @@ class Parent:
                 return await self._begin(address, params)
             case "end":
                 return await self._end(address)
-            case _:
-                raise Refused("CAPABILITY_DENIED", "this root does not coordinate resources for teammates")
+            case "resource.coordinate":
+                return await self._call(address, "coordinate_resource", params)
+            case operation:  # of a launch: the root publishes what the child does
+                return await self._call(address, operation, params)
 
     async def _call(self, address: Address, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Carry out an operation as the child."""

@@ -28,12 +28,17 @@ __all__ = [
     "Teammates",
     "read_address",
     "read_request",
+    "time_ms",
 ]
 
 PENDING_MAX: Final = 32
 REQUEST_MS: Final = 35_000
 COMMIT_MS: Final = 30_000
 SELECTIONS_MAX: Final = 128
+GRANT_WAIT_MS_MAX: Final = 300_000
+GRANT_WAIT_MS: Final = 30_000
+GRANT_ANSWER_MS: Final = 5_000
+"""A wait for a grant has its own time, and so much more for its answer."""
 ID_CHARACTERS_MAX: Final = 256
 
 MESSAGE_OPERATIONS: Final = frozenset(
@@ -120,6 +125,15 @@ def read_request(params: dict[str, Any]) -> tuple[str, dict[str, Any]] | Refusal
     return operation, asked
 
 
+def time_ms(operation: str, params: dict[str, Any]) -> int:
+    """Return how long a request may take, in milliseconds: a wait for a grant names its own time."""
+    if operation != "resource.wait":
+        return REQUEST_MS
+    asked = params.get("waitMs", GRANT_WAIT_MS)
+    is_number = isinstance(asked, int) and not isinstance(asked, bool)
+    return min(max(0, asked if is_number else 0), GRANT_WAIT_MS_MAX) + GRANT_ANSWER_MS
+
+
 def _is_id(value: str) -> bool:
     return 0 < len(value) <= ID_CHARACTERS_MAX and value.isprintable()
 
@@ -157,7 +171,7 @@ class Teammates:
             return Refusal("TARGET_ENDED", "this execution of the task is not active")
         if operation == "end":
             self._bound.pop(address.task, None) if self.is_active(address) else None
-        request = Request(address, operation, params, now_ms + REQUEST_MS)
+        request = Request(address, operation, params, now_ms + time_ms(operation, params))
         self._asked[address] = request
         return request
 

@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("cli.status", "what is known of one message"),
     "last": ("cli.last", "a peer's last finished answer, without waking it"),
     "run": ("cli.run", "hold what a command needs while it runs"),
+    "resource": ("cli.resource", "who holds what, who waits, and what to do next"),
+    "hook": ("cli.hook", "what a harness's hook calls before a shell command"),
     "recover": ("cli.recover", "unread mail of an ended instance, for review"),
     "doctor": ("cli.doctor", "what works, what does not, and the next action"),
     "log": ("cli.log", "what happened, oldest first"),

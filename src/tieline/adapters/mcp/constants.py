@@ -32,8 +32,8 @@ SERVER = {"name": "tieline", "title": "Tieline", "version": VERSION}
 
 INSTRUCTIONS = """\
 Tieline connects you with the other coding agents that run on this machine (peers). Its tools: \
-list_peers, send_peer_message, peer_messages. If you do not see them, look for them with your host's \
-tool search under "tieline" or "peer".
+list_peers, send_peer_message, peer_messages, coordinate_resource. If you do not see them, look for \
+them with your host's tool search under "tieline" or "peer".
 - Who is there: list_peers. Address a peer by its peerId; an alias works when exactly one peer has \
 it.
 - Send: send_peer_message {to, content}. Keep it short; name files by path.
@@ -50,7 +50,12 @@ it entered the recipient's context, not that work was done. replied = an answer 
 rejected, expired = it will not be read; the code says what would help. pending, unknown = the \
 outcome is not known yet; the message is kept and tried again by itself, so do not send the text \
 again: that would be a second message. What became of it comes in the events of peer_messages.
-Do not answer only to say thanks."""
+Do not answer only to say thanks.
+What only one may use at a time (a build directory, a test database, a port): run the command with \
+`tieline run --resource machine/NAME -- COMMAND` in the shell. It waits for its turn, and the \
+resource is free again when the command's processes have ended. coordinate_resource {operation: \
+"status", resource} says who holds it. Never end another agent's process and never remove its \
+files to get on."""
 
 _SCOPE = {
     "type": "string",
@@ -184,6 +189,58 @@ TOOLS = (
         },
     ),
     _tool(
+        "coordinate_resource",
+        "Coordinate a shared resource",
+        "See or ask for a resource that only one agent may use at a time, such as machine/port-3000 or "
+        "repository/tests. status: who holds it, who waits, what to do next. request (with reason): get "
+        "in line; the answer's requestId names your ticket. release, cancel_request: give up an unused "
+        "grant or your place in line. grant, set_controller: only for the controller. To run a command "
+        "under a resource use `tieline run --resource KEY -- COMMAND` in the shell instead: it waits, holds "
+        "and lets go by itself. A wait that ended in RESOURCE_WAIT_TIMEOUT allows nothing to start.",
+        {
+            "operation": {
+                "type": "string",
+                "enum": ["status", "request", "grant", "release", "cancel_request", "set_controller"],
+                "description": "status needs resource; request: resource, reason; grant, release, "
+                "cancel_request: requestId; set_controller: resource, controller, participants, profile.",
+            },
+            "resource": {
+                "type": "string",
+                "maxLength": 256,
+                "description": "machine/NAME, repository/ID/NAME, or repository/NAME for this repository.",
+            },
+            "reason": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 1_024,
+                "description": "What you need it for; the others in line are shown it. It gives no right.",
+            },
+            "requestId": {
+                "type": "string",
+                "maxLength": 240,
+                "description": "The ticket's id; with request your own choice: same id, same ticket.",
+            },
+            "epoch": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Only under this version of the policy, as status shows it.",
+            },
+            "controller": {"type": "string", "description": "Who grants: a peerId, an alias, or me."},
+            "participants": {
+                "type": "array",
+                "items": {"type": "string"},
+                "maxItems": 256,
+                "description": "Who may claim: peerIds or aliases.",
+            },
+            "profile": {
+                "type": "string",
+                "enum": ["strict", "build"],
+                "description": "Which of their commands need it: all gated ones, or builds and tests only.",
+            },
+        },
+        ("operation",),
+    ),
+    _tool(
         "tieline_host",
         "For hooks of the host",
         "For the hooks and plugins of the program that runs you; a model has no use for it and "
@@ -206,6 +263,9 @@ TOOL_FIELDS: "dict[str, frozenset[str]]" = {
         {"to", "content", "topic", "replyTo", "scope", "delivery", "notifyWhenIdle"}
     ),
     "peer_messages": frozenset({"after", "from", "replyTo", "messageId", "waitMs"}),
+    "coordinate_resource": frozenset(
+        {"operation", "resource", "reason", "requestId", "epoch", "controller", "participants", "profile"}
+    ),
     "tieline_host": frozenset({"event", "session", "run", "payload"}),
 }
 """The fields that each tool takes, and no other; a test compares them with the schemas."""

@@ -347,15 +347,49 @@ def test_request_past_its_deadline_is_answered(monkeypatch: pytest.MonkeyPatch) 
     play(story)
 
 
+@pytest.mark.clause("native-137", "native-142")
 @pytest.mark.parametrize("operation", sorted(teammate.RESOURCE_OPERATIONS))
-def test_resource_operations_are_denied_with_a_sentence(operation: str) -> None:
-    """What this root does not do for teammates it says."""
+def test_resource_operation_reaches_the_root_as_the_child(operation: str) -> None:
+    """The parent's root carries it out, for the run that is bound and for no other."""
+    method = "coordinate_resource" if operation == "resource.coordinate" else operation
 
     async def story(team: Team) -> None:
-        team.ask("1", operation)
-        assert (await team.result("1"))["error"]["code"] == "CAPABILITY_DENIED"
+        team.root.operations.gives(method, {"done": True})
+        team.ask("1", operation, {"launchId": "l"})
+        assert (await team.result("1"))["result"] == {"done": True}
+        actor, asked, params, _ = team.root.operations.asked[-1]
+        assert (actor.peer, actor.is_host, asked, params) == (CHILD, False, method, {"launchId": "l"})
+        team.ask("2", operation, {"launchId": "l", "run": "another"})
+        assert (await team.result("2"))["error"]["code"] == "INVALID_PARAMS"
 
     play(story)
+
+
+@pytest.mark.parametrize("operation", sorted(teammate.RESOURCE_OPERATIONS))
+def test_resource_operation_after_the_task_ended_is_clean_up_or_refused(operation: str) -> None:
+    """What was started can be told to its end; nothing new begins."""
+    is_clean_up = operation in teammate.CLEAN_UP
+
+    async def story(team: Team) -> None:
+        team.root.operations.gives(operation, {})
+        team.ask("end", "end")
+        await team.result("end")
+        team.ask("1", operation, {"launchId": "l"})
+        answer = await team.result("1")
+        assert ("result" in answer) is is_clean_up
+        assert is_clean_up or answer["error"]["code"] == "TARGET_ENDED"
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("params", "expected_ms"),
+    [({}, 35_000), ({"waitMs": 0}, 5_000), ({"waitMs": 300_000}, 305_000), ({"waitMs": 9_999_999}, 305_000)],
+)
+def test_wait_for_a_grant_has_its_own_time(params: dict[str, Any], expected_ms: int) -> None:
+    """Five seconds more than asked, 305 s at most; every other request has its 35 s."""
+    assert teammate.time_ms("resource.wait", params) == expected_ms
+    assert teammate.time_ms("resource.claim", params) == teammate.REQUEST_MS
 
 
 def test_event_of_a_run_is_told_to_that_run_alone() -> None:
@@ -369,6 +403,9 @@ def test_event_of_a_run_is_told_to_that_run_alone() -> None:
         assert method == "team.peerEvent"
         assert params["event"]["cursor"] == "5"
         assert params["targetRunId"] == "r"
+        event = {"type": "resource", "resource": "machine/x", "sequence": 3, "cursor": "5", "to": CHILD.id}
+        team.parent.tell({"event": event})
+        assert (await team.hears())[1]["requestId"] == "event-machine/x-3"
         assert team.said.empty()
 
     play(story)

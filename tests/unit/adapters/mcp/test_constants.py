@@ -16,7 +16,7 @@ from tieline.adapters.mcp.constants import (
 )
 
 # A host's user approved these very words. Whoever changes them changes this hash, and says so in a fragment.
-TOOL_LIST_SHA256 = "d5fca08413657df196633831aa43f7bfd19752d8dec9f4da8fa7a4c3f45db769"
+TOOL_LIST_SHA256 = "c2b7b1cfe654e794261c60204c6da5ca434d5c2888394adf0892497c64e1afc8"
 
 
 def test_tool_list_hash_is_the_golden_one() -> None:
@@ -34,11 +34,12 @@ def test_tools_text_is_static_ascii_below_the_cut_of_hosts() -> None:
         "list_peers",
         "send_peer_message",
         "peer_messages",
+        "coordinate_resource",
         "tieline_host",
     ]
 
 
-@pytest.mark.clause("native-132", "native-133", "native-134")
+@pytest.mark.clause("native-132", "native-133", "native-134", "native-136")
 def test_tool_schemas_are_closed_and_have_the_fields_of_the_specification() -> None:
     """Each schema refuses unknown fields and names exactly what the tool takes."""
     required = {}
@@ -51,10 +52,14 @@ def test_tool_schemas_are_closed_and_have_the_fields_of_the_specification() -> N
         "list_peers": [],
         "send_peer_message": ["to", "content"],
         "peer_messages": [],
+        "coordinate_resource": ["operation"],
         "tieline_host": ["event"],
     }
     assert {"scope", "query", "cursor"} == TOOL_FIELDS["list_peers"]
     assert {"after", "from", "replyTo", "messageId", "waitMs"} == TOOL_FIELDS["peer_messages"]
+    assert TOOL_FIELDS["coordinate_resource"] == frozenset(
+        ("operation", "resource", "reason", "requestId", "epoch", "controller", "participants", "profile")
+    )
 
 
 @pytest.mark.clause("native-135")
