@@ -18,13 +18,20 @@ from tieline.engine.gate import (
     rules_of,
     suggestion,
 )
+from tieline.errors import Refused
+from tieline.model.identity import Peer
 from tieline.model.resource import ResourceKey
+from tieline.runtime.locate import Places as LocatedPlaces
+from tieline.runtime.locate import find_root, places
 from tieline.runtime.options import RootOptions, settings
 from tieline.runtime.resources.claims import facts_of
+from tieline.runtime.resources.coordinator import Coordinator
+from tieline.runtime.resources.viewing import glimpse, local_viewer
 
-__all__ = ["Judgement", "verdict_on"]
+__all__ = ["Judgement", "judged_here", "verdict_on"]
 
 FOLDERS_ASKED_MAX = 8
+ENROLLED = "its root is enrolled under a policy"
 
 
 class Judgement(NamedTuple):
@@ -51,6 +58,59 @@ def verdict_on(argv: tuple[str, ...] | None, text: str, directory: str, home: st
     """
     held = settings(RootOptions(home=home), os.environ)
     return _judge(GateCommand(argv, text, os.path.realpath(directory)), held)
+
+
+def judged_here(
+    argv: tuple[str, ...] | None, text: str, directory: str, home: str, run: str | None
+) -> tuple[Judgement, list[tuple[str, str]]]:
+    """Return what rules and policies ask of a command of this process's agent, and who holds it now.
+
+    Args:
+        argv: As for `verdict_on`.
+        text: Likewise.
+        directory: Likewise.
+        home: Likewise.
+        run: Capability of the run that the command belongs to.
+
+    Returns:
+        The judgement, and (resource, who) for each needed one that is held and may be seen.
+    """
+    found = verdict_on(argv, text, directory, home)
+    where = places(os.environ)
+    coordinator = Coordinator(where.coordination)
+    try:
+        keys = coordinator.known_keys()
+        if keys:
+            peer = _own_peer(where, run)
+            gated = coordinator.gated_by(peer, frozenset(found.names)) if peer else ()
+            if not frozenset(gated) <= frozenset(found.keys):
+                both = tuple(sorted({*found.keys, *gated}))
+                command = GateCommand(argv, text, os.path.realpath(directory))
+                reason = ENROLLED if not found.keys else f"{found.reason}; {ENROLLED}"
+                found = found._replace(keys=both, reason=reason, use=suggestion(command, both))
+        return found, [
+            (key, who) for key in found.keys if key in keys and (who := _holder(coordinator, key)) is not None
+        ]
+    finally:
+        coordinator.close()
+
+
+def _own_peer(where: LocatedPlaces, run: str | None) -> frozenset[str]:
+    """Return the peer ids of the agent that this process belongs to, none where there is no such agent."""
+    try:
+        found = find_root(where.home, where.coordination, environment=os.environ, may_change=True, run=run)
+    except Refused:
+        return frozenset()
+    return frozenset({Peer(found.root.instance).id})
+
+
+def _holder(coordinator: Coordinator, key: ResourceKey) -> str | None:
+    """Return who holds a resource, as anybody of this OS user may see it; None when nobody does."""
+    shape = glimpse(coordinator, key, local_viewer())
+    holder = shape.get("holder")
+    if holder is not None:
+        return f":{holder['alias']} ({holder.get('executable', 'a command')}) since {holder['since']}"
+    return "somebody" if shape["state"] == "busy" else None
 
 
 def _judge(command: GateCommand, held: config.Settings) -> Judgement:
