@@ -17,7 +17,7 @@ from tieline.engine.gate import (
     rules_of,
     suggestion,
 )
-from tieline.engine.gate.reading import LAYERS_MAX, read
+from tieline.engine.gate.reading import SUBJECTS_MAX, read
 from tieline.engine.gate.splitting import COMMANDS_MAX, TOKENS_MAX, split
 
 SETS = ("git", "python", "node", "cargo", "make", "jvm", "compose", "port:3000", "database:app_test")
@@ -79,6 +79,8 @@ def test_any_arguments_get_a_verdict(argv: list[str]) -> None:
 @example("git commit -m \"$(cat <<'E'\nit's\nE\n)\"")
 @example("pytest 'x")
 @example("$X")
+@example("\0\n")
+@example("a; $(\0 b)")
 def test_line_that_the_gate_proposes_needs_nothing_more(text: str) -> None:
     """A command run as the gate says is not sent round again."""
     command = GateCommand(None, text, "/w")
@@ -116,10 +118,10 @@ def test_hostile_text_of_8_kilobytes_costs_little(piece: str) -> None:
     script = split(text)
     assert script.token_count <= TOKENS_MAX + 1
     assert len(script.segments) <= COMMANDS_MAX + 64
-    assert len(read(None, text, "/w").subjects) <= (COMMANDS_MAX + 64) * LAYERS_MAX
+    assert len(read(None, text, "/w").subjects) <= SUBJECTS_MAX + 1
     verdict(text)
     ratios = []
-    for _round in range(5):
+    for _round in range(9):
         start = time.process_time()
         sum(number * number for number in range(100_000))
         middle = time.process_time()

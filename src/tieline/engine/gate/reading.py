@@ -29,12 +29,22 @@ from tieline.engine.gate.tables import (
     Wrapper,
 )
 
-__all__ = ["ARGUMENTS_MAX", "LAYERS_MAX", "TEXTS_MAX", "Reading", "Subject", "executable_name", "read"]
+__all__ = [
+    "ARGUMENTS_MAX",
+    "LAYERS_MAX",
+    "SUBJECTS_MAX",
+    "TEXTS_MAX",
+    "Reading",
+    "Subject",
+    "executable_name",
+    "read",
+]
 
 LAYERS_MAX = 16  # programs that start programs, in one command
 TEXTS_MAX = 8  # a shell's text inside a shell's text
 ARGUMENTS_MAX = 512  # what follows is not looked at
 WORDS_MAX = 16
+SUBJECTS_MAX = 192
 PATH_CHARACTERS_MAX = 1_024
 EVERYTHING = frozenset({"*"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
@@ -147,7 +157,7 @@ class _Walk:
         if place.depth >= TEXTS_MAX:
             self.opaque("it is nested too deeply", place)
             return
-        if EXPANSION in text:
+        if place.depth and EXPANSION in text:
             self.opaque("what it runs is put together by the shell", place)
         place = place._replace(depth=place.depth + 1)
         script = split(text, max(0, self.tokens_left))
@@ -175,6 +185,9 @@ class _Walk:
         """Read one command, layer by layer, down to the program that starts no other."""
         for _layer in range(LAYERS_MAX):
             if not argv:
+                return
+            if len(self.subjects) >= SUBJECTS_MAX:
+                self.opaque("it is too long to be read whole", place)
                 return
             name = executable_name(argv[0])
             if EXPANSION in name or not name:

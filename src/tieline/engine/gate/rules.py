@@ -45,7 +45,7 @@ _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 class GateCommand(NamedTuple):
     """A command as a host is about to start it: `argv`, or the `text` that a shell would be given.
 
-    `directory` is the absolute path where it would run.
+    `directory` is the absolute path where it would run, in its shortest form.
     """
 
     argv: tuple[str, ...] | None
@@ -92,6 +92,7 @@ def requirements(command: GateCommand, rules: tuple[Rule, ...], facts: Repositor
         facts: The repositories that the command may concern.
     """
     reading = read(command.argv, command.text, command.directory)
+    own = {"", command.directory, facts.workspace}
     index = _indexed(rules)
     needs: dict[str, tuple[str, Rule]] = {}
     unknown: set[str] = set()
@@ -104,9 +105,9 @@ def requirements(command: GateCommand, rules: tuple[Rule, ...], facts: Repositor
         fitting = index.fitting(subject, is_built=is_built)
         if not fitting:
             continue
-        place = _place(subject.directory, command.directory, facts)
+        place = facts if subject.directory in own else facts.elsewhere.get(subject.directory)
         held = {
-            complete_key(written, _place(directory, command.directory, facts) or facts)
+            complete_key(written, facts if directory in own else facts.elsewhere.get(directory, facts))
             for written, directory in subject.covered
         }
         for rule in fitting:
@@ -182,13 +183,6 @@ def _is_one_plain_command(text: str) -> bool:
         return False
     segments = split(text).segments
     return len(segments) == 1 and segments[0].words == tuple(filter(None, words))
-
-
-def _place(directory: str, started_in: str, facts: RepositoryFacts) -> RepositoryFacts | None:
-    """Return the facts of a folder, or None when the caller has to look."""
-    if not directory or directory.rstrip("/") in {started_in.rstrip("/"), facts.workspace.rstrip("/")}:
-        return facts
-    return facts.elsewhere.get(directory)
 
 
 class _Matcher:

@@ -20,7 +20,7 @@ __all__ = ["COMMANDS_MAX", "EXPANSION", "FRAMES_MAX", "TOKENS_MAX", "Script", "S
 
 EXPANSION = "\0"  # no argument can contain it
 TOKENS_MAX = 2_048  # with the next, keeps a hostile text of 8 KB at a few milliseconds
-COMMANDS_MAX = 256
+COMMANDS_MAX = 192
 FRAMES_MAX = 64
 
 _PLAIN = re.compile(r"[^ \t\r\n\\'\"`$;&|()<>#][^ \t\r\n\\'\"`$;&|()<>]*")
@@ -83,23 +83,9 @@ class _Frame:
     """A place that ends at `closer`; commands are collected in it unless it is a `discard`."""
 
     __slots__ = (
-        "assignments",
-        "bodies",
-        "case_depth",
-        "closer",
-        "in_quotes",
-        "in_test",
-        "inputs",
-        "is_discard",
-        "is_header",
-        "is_plain_start",
-        "is_quoted",
-        "number",
-        "pieces",
-        "redirect",
-        "was_in_quotes",
-        "words",
-    )
+        "assignments", "bodies", "case_depth", "closer", "in_quotes", "in_test", "inputs", "is_discard",
+        "is_header", "is_plain_start", "is_quoted", "number", "pieces", "redirect", "was_in_quotes", "words",
+    )  # fmt: skip
 
     def __init__(self, number: int, closer: str, *, is_discard: bool, was_in_quotes: bool) -> None:
         self.number = number
@@ -201,6 +187,10 @@ class _Scanner:
         if plain is not None:
             frame.put(plain.group(), is_quoted=False)
             self.at = plain.end()
+            following = _BLANKS.match(self.text, self.at)
+            if following is not None:
+                self._end_word(frame)
+                self.at = following.end()
             return
         sign = self.text[self.at]
         handle = self.by_sign.get(sign)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tieline.engine.gate.reading import LAYERS_MAX, TEXTS_MAX, Subject, executable_name, read
+from tieline.engine.gate.reading import LAYERS_MAX, SUBJECTS_MAX, TEXTS_MAX, Subject, executable_name, read
 
 
 def names(text: str) -> list[str]:
@@ -220,6 +220,14 @@ def test_layers_beyond_bound_are_opaque() -> None:
     assert read(None, "eval " * (TEXTS_MAX - 1) + "make", "/w").fault == ""
     found = "find . -exec " * (TEXTS_MAX + 2) + "make"
     assert read(tuple(found.split()), "", "/w").fault == "it is nested too deeply"
+
+
+def test_programs_beyond_bound_are_opaque() -> None:
+    """A command that starts too many programs is told so, and its end is opaque."""
+    reading = read(("find", *("-exec", "make", ";") * (SUBJECTS_MAX + 9)), "", "/w")
+    assert reading.fault == "it is too long to be read whole"
+    assert len(reading.subjects) == SUBJECTS_MAX + 1
+    assert reading.subjects[-1].executable == ""
 
 
 def test_arguments_given_apart_are_not_read_as_text() -> None:

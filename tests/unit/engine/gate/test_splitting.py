@@ -156,7 +156,7 @@ def test_text_beyond_a_bound_is_told_so() -> None:
     """Tokens, commands and nesting are bounded, and reaching a bound is a fault."""
     assert split("a;" * (COMMANDS_MAX + 5)).fault
     assert len(split("a;" * (COMMANDS_MAX + 5)).segments) == COMMANDS_MAX
-    assert split("a " * TOKENS_MAX).token_count == TOKENS_MAX + 1
+    assert split("'' " * TOKENS_MAX).token_count == TOKENS_MAX + 1
     assert split("$(" * FRAMES_MAX).fault == "it is nested too deeply"
     assert split("a b c", 2).fault
     assert split("a", 0).segments == []
