@@ -27,13 +27,14 @@ from tieline.engine.contract import (
     ReceiptTold,
     Recorded,
 )
-from tieline.engine.messaging import outgoing
+from tieline.engine.messaging import courier, outgoing
 from tieline.engine.messaging.custody import Custody
 from tieline.engine.messaging.record import Record
 from tieline.engine.messaging.turn import Turn
 from tieline.engine.messaging.underway import Question, Verified
 from tieline.errors import Refusal
 from tieline.machine.admission import ARRIVAL, PRELIMINARY, Bucket, Facts, Target, refilled, verdict
+from tieline.machine.inbox import Step
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Envelope, Key, digest
 from tieline.model.receipt import THEIRS
@@ -43,6 +44,8 @@ __all__ = ["VERIFIED_MS", "ask_again", "directory", "offer", "receipt", "status"
 VERIFIED_MS = 5_000
 """A run that its root named is taken as its own for so long: one heartbeat."""
 
+REPLACED = "REPLACED"
+"""Outcome of mail that its sender replaced before anybody read it."""
 _NOT_YOURS = Refusal("SCOPE_DENIED", "no message of yours with this id and target")
 
 
@@ -184,7 +187,20 @@ def _admit(turn: Turn, command: Offer, wrong: str | None) -> None:
     turn.write(row)
     turn.admits = True
     custody.count("accepted")
+    if envelope.replaces and envelope.thread is not None:
+        _supersede(turn, custody.records[row.cursor])
     turn.tell_peer(command.asked, custody.records[row.cursor].receipt)
+
+
+def _supersede(turn: Turn, new: Record) -> None:
+    """End the sender's older unread mail of this thread, as its sender asked; what a reader has stays."""
+    custody, envelope = turn.custody, new.envelope
+    for cursor in list(custody.mailbox(new.owner).unread):
+        older = custody.records[cursor]
+        is_same = older.envelope.sender == envelope.sender and older.envelope.thread == envelope.thread
+        if older is not new and is_same and turn.move_received(older, Step.EXPIRE, outcome=REPLACED):
+            custody.count("replaced")
+            courier.owe(turn, older)
 
 
 def _facts(turn: Turn, command: Offer, wrong: str | None, bucket: Bucket) -> Facts:

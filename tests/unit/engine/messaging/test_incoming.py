@@ -583,3 +583,20 @@ def test_receipt_of_a_reply_may_be_the_first_word_and_settles_its_route() -> Non
     plan = bench.do(ReceiptTold(Asked(7, "x"), "b", receipt("r", State.CONSUMED, cursor=3, accepted_ms=1)))
     assert [one.envelope.message_id for one in transmitted(plan)] == ["m2"]
     assert [one.receipt.state for one in sends_of(plan, PushReceipt)] == [State.REPLIED]
+
+
+@pytest.mark.clause("I7", "I15")
+def test_offer_that_replaces_ends_the_older_unread_mail_of_its_thread() -> None:
+    """Same sender and thread, not yet read: expired as REPLACED, and told; everything else stays."""
+    bench = Bench()
+    bench.offered("other", B, thread="t2")
+    bench.offered("foreign", C, thread="t1")
+    bench.offered("old", B, thread="t1")
+    plan = bench.offered("new", B, thread="t1", replaces=True)
+    told = [one.receipt for one in sends_of(plan, PushReceipt)]
+    assert [(one.message_id, one.state, one.outcome) for one in told] == [("old", State.EXPIRED, "REPLACED")]
+    left = bench.engine.held(A, unread_only=True, count_max=9)
+    assert [one.envelope.message_id for one in left] == ["other", "foreign", "new"]
+    bench.expose()
+    plan = bench.offered("newer", B, thread="t1", replaces=True)
+    assert sends_of(plan, PushReceipt) == []  # a reader has it
