@@ -89,6 +89,7 @@ ANSWERS: dict[str, Any] = {
     "local.last": {"entry": "e", "text": "", "offset": 0, "nextOffset": None, "entries": 1},
     "local.log": {"events": [], "cursor": "0"},
     "local.mute": {"peer": "peer-1", "muted": True},
+    "resource.list": {"resources": []},
 }
 COMMANDS_SHOWN = {
     "peers": ["peers"],
@@ -101,6 +102,9 @@ COMMANDS_SHOWN = {
     "mute": ["mute", "api"],
     "recover": ["recover", "i-1"],
     "recover list": ["recover"],
+    "run": ["run"],
+    "resource": ["resource", "list"],
+    "hook": ["hook", "shell", "pre-tool", "make"],
     "forget": ["forget", "i-1"],
     "doctor": ["doctor"],
     "completion": ["completion", "bash"],
