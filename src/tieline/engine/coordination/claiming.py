@@ -147,10 +147,8 @@ def _may_act(caller: Principal, ticket: Ticket) -> bool:
 def _unassigned(turn: Turn, command: Claim) -> Ticket | Refusal | None:
     """Return the ticket that the command shall use, None when one must be made."""
     own = command.claimant.peer_id
-    if command.ticket_id is not None:
-        ticket = turn.document.ticket(command.ticket_id)
-        if ticket is None:
-            return Refusal("INVALID_PARAMS", "no ticket here has this request id")
+    ticket = turn.document.ticket(command.ticket_id) if command.ticket_id is not None else None
+    if ticket is not None:
         if ticket.claimant.peer_id != own:
             return Refusal("SCOPE_DENIED", "the ticket belongs to another peer")
         if ticket.launch_id not in (None, command.launch_id):

@@ -149,6 +149,9 @@ def _with_request(turns: _Turns, request_id: str) -> Turn:
 def _claim(turns: _Turns, command: Claim) -> _Result:
     if len(turns) > BUNDLE_KEYS_MAX:
         return Refusal("INVALID_PARAMS", f"a command needs at most {BUNDLE_KEYS_MAX} resources")
+    named = command.ticket_id
+    if named is not None and all(turn.document.ticket(named) is None for turn in turns.values()):
+        return Refusal("INVALID_PARAMS", "no ticket here has this request id")
     if command.inherits_from is not None and command.inherits_from not in _proven(turns):
         return Refusal("SCOPE_DENIED", "the command does not run inside the launch that it names")
     held = {key: ticket for key, turn in turns.items() if (ticket := inherited(turn, command)) is not None}

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.engine.coordination.kit import (
     FACTS,
     KEY,
+    OTHER,
     RUN,
     STRANGER,
     A,
@@ -15,10 +16,12 @@ from tests.unit.engine.coordination.kit import (
     claim,
     claimant,
     do,
+    do_all,
     facts,
     governed,
     grant,
     handle,
+    holder,
     principal,
     process,
     refusal,
@@ -128,6 +131,16 @@ def test_claim_uses_the_single_unassigned_ticket_of_its_peer() -> None:
     assert right is not None
     assert right.reservation is not None
     assert right.reservation.expires_mono_ms == 30_000
+
+
+def test_granted_ticket_that_joins_a_bundle_waits_for_the_rest() -> None:
+    """A right that is bound to a command of several resources runs its clock with theirs."""
+    document = do(do(Document(KEY), request(A, "asked")), AutoGrant(A))
+    after, outcome = do_all({KEY: document, OTHER: Document(OTHER)}, claim(A, "l1", ticket_id="asked"), 5)
+    assert [one.request_id for one in outcome.tickets] == ["asked", "q-l1.2"]
+    right = holder(after[KEY]).reservation
+    assert right is not None
+    assert right.expires_mono_ms is None
 
 
 @pytest.mark.clause("native-211")

@@ -12,16 +12,19 @@ from tests.unit.engine.coordination.kit import (
     UNKNOWN,
     A,
     B,
+    C,
     at,
     begin,
     claim,
     do,
     do_all,
     facts,
+    grant,
     handle,
     request,
     reserved,
     running,
+    set_policy,
     started,
     state,
 )
@@ -34,6 +37,8 @@ from tieline.engine.coordination import (
     Recover,
     SpawnFailed,
     Started,
+    Status,
+    Unenrol,
 )
 from tieline.engine.coordination.commands import BUNDLE_KEYS_MAX, Request
 from tieline.model.resource import Document, ResourceKey
@@ -174,3 +179,48 @@ def test_outcome_tells_every_event_and_the_next_deadline() -> None:
     assert [(one.resource, one.state) for one in outcome.events] == [(KEY, "expired"), (OTHER, "reserved")]
     assert outcome.deadline_mono_ms == 60_000
     assert after[KEY].holder is None
+
+
+def test_command_for_one_resource_leaves_the_others() -> None:
+    """A look, a request and a policy concern the resource that they name."""
+    documents = {KEY: Document(KEY), OTHER: Document(OTHER)}
+    _, outcome = do_all(documents, Status(A, OTHER))
+    assert outcome.snapshot is not None
+    assert outcome.snapshot.resource == OTHER
+    governed, outcome = do_all(documents, set_policy(A))
+    assert (governed[KEY].epoch, governed[OTHER]) == (1, documents[OTHER])
+    freed, _ = do_all(governed, Unenrol(C, KEY, (A.peer.id,)))
+    assert freed[KEY].epoch == 2
+    waiting, _ = do_all(governed, request(A, "q"))
+    granted, outcome = do_all(waiting, grant("q"))
+    assert [one.state.value for one in outcome.tickets] == ["reserved"]
+    assert granted[OTHER] is documents[OTHER]
+
+
+def test_launch_refused_on_one_resource_is_begun_on_none() -> None:
+    """One old fence among several stops the whole command."""
+    documents, _ = do_all({KEY: Document(KEY), OTHER: Document(OTHER)}, claim(A, "l1"))
+    documents, _ = do_all(documents, AutoGrant(A))
+    after, outcome = do_all(documents, begin(A, documents[KEY], "l1", fences={KEY: 1, OTHER: 9}))
+    assert outcome.refusal is not None
+    assert outcome.refusal.code == "RESERVATION_EXPIRED"
+    assert after == documents
+
+
+def test_claim_that_names_what_is_nowhere_is_refused() -> None:
+    """A ticket that no resource has, and an ancestor that nobody has proven, are refused."""
+    documents = {KEY: running(), OTHER: Document(OTHER)}
+    _, outcome = do_all(documents, claim(A, "l2", ticket_id="none"))
+    assert outcome.refusal is not None
+    assert outcome.refusal.code == "INVALID_PARAMS"
+    _, outcome = do_all(documents, claim(A, "l2", inherits_from="l1"))
+    assert outcome.refusal is not None
+    assert outcome.refusal.code == "SCOPE_DENIED"
+
+
+def test_claim_of_what_an_ancestor_holds_whole_makes_no_ticket() -> None:
+    """A command whose every resource is held for it queues nowhere."""
+    document = running()
+    after, outcome = handle(document, claim(A, "l2", inherits_from="l1"), facts(ancestors=("l1",)), at(5))
+    assert (outcome.tickets, outcome.inherited) == ((), (KEY,))
+    assert after is document
