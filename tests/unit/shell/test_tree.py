@@ -103,6 +103,7 @@ def test_launch_whose_session_has_members_is_alive_after_its_supervisor(
     """A process left in the session holds the launch, without any mark in its environment."""
     stand = Stand("sleep 60 & echo $!; wait", nonce)
     ended.append(stand)
+    wait_until(lambda: Path(f"/proc/{stand.pids[0]}/comm").read_text() == "sleep\n")
     stand.end()
     found = probe_launch(stand.evidence)
     assert (found.state, found.pids) == ("alive", tuple(stand.pids))
@@ -138,18 +139,35 @@ def test_launch_with_recorded_member_is_alive_without_mark(nonce: str, ended: li
 
 
 @pytest.mark.clause("native-3.6.8", "O42")
-def test_launch_whose_last_process_is_a_zombie_is_gone(nonce: str, ended: list[Stand]) -> None:
-    """A process that has ended and is not reaped holds nothing."""
-    keeper = Stand("sleep 60 & echo $!; exec sleep 60", uuid.uuid4().hex)
-    ended.append(keeper)
-    # The session of the keeper, without the keeper: its child is all there is, and nobody reaps it.
-    child = keeper.pids[0]
-    evidence = LaunchEvidence("launch", nonce, gone_identity(), command=identify(child))
-    assert probe_launch(evidence).state == "alive"
-    os.kill(child, signal.SIGKILL)
-    wait_until(lambda: probe_launch(evidence).state == "gone")
-    os.kill(child, 0)
-    assert Path(f"/proc/{child}/stat").read_text(encoding="ascii").split()[2] == "Z"
+def test_launch_whose_last_process_is_a_zombie_is_gone(nonce: str) -> None:
+    """A process of the session that has ended and is not reaped holds nothing."""
+    code = (
+        "import subprocess, time\n"
+        "from tieline.shell.supervisor.holding import become_reaper\n"
+        "become_reaper()\n"
+        "subprocess.Popen(['sh', '-c', 'sleep 60 & echo $$ $!; wait'], start_new_session=True)\n"
+        "time.sleep(60)\n"
+    )
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": "src"}
+    )
+    try:
+        assert keeper.stdout is not None
+        leader, member = (int(word) for word in keeper.stdout.readline().split())
+        identity = identify(leader)
+        assert identity is not None
+        evidence = LaunchEvidence("launch", nonce, identity)
+        os.kill(leader, signal.SIGKILL)
+        wait_until(lambda: probe_launch(evidence).pids == (member,))
+        os.kill(member, signal.SIGKILL)
+        wait_until(lambda: probe_launch(evidence).state == "gone", 2)
+        state, _, group, session = Path(f"/proc/{member}/stat").read_text().rsplit(") ", 1)[1].split()[:4]
+        assert (state, int(group), int(session)) == ("Z", leader, leader)
+    finally:
+        keeper.kill()
+        keeper.wait()
+        assert keeper.stdout is not None
+        keeper.stdout.close()
 
 
 @pytest.mark.clause("native-3.6.9", "K3", "I36", "O36")
@@ -171,7 +189,10 @@ def test_launch_that_cannot_be_judged_here_is_unknown(nonce: str, changes: dict[
 
 
 @pytest.mark.clause("native-3.6.9", "K11", "I36", "O41", "mutant-16")
-def test_launch_whose_number_went_to_another_process_is_gone(nonce: str, ended: list[Stand]) -> None:
+@pytest.mark.parametrize("is_numbered", [True, False])
+def test_launch_whose_number_went_to_another_process_is_gone(
+    nonce: str, ended: list[Stand], is_numbered: bool
+) -> None:
     """A number that names another process now proves that the old session has ended."""
     other = Stand("sleep 60 & echo $!; wait", uuid.uuid4().hex)
     ended.append(other)
@@ -179,7 +200,7 @@ def test_launch_whose_number_went_to_another_process_is_gone(nonce: str, ended: 
     before = msgspec.structs.replace(
         now,
         start_ticks=now.start_ticks - 10,
-        pidfd_inode=None if now.pidfd_inode is None else now.pidfd_inode - 1,
+        pidfd_inode=now.pidfd_inode - 1 if is_numbered and now.pidfd_inode is not None else None,
     )
     assert probe_launch(LaunchEvidence("launch", nonce, before, command=before)).state == "gone"
     assert probe_launch(LaunchEvidence("launch", nonce, now)).state == "alive"
