@@ -122,6 +122,11 @@ class Neighbours:
         self.faults = len(self._store.faults)
         return found
 
+    def root(self, instance: str) -> Root | None:
+        """Return one root as its own record shows it now, or None when it is not there any more."""
+        record = self._store.read_instance(instance)
+        return None if record is None or record.freshness != "fresh" else self._root(record)
+
     def _root(self, record: Record) -> Root:
         said = record.communication
         if said is None:
