@@ -16,7 +16,7 @@ import msgspec
 
 from tieline.errors import Refusal
 
-__all__ = ["ARRIVAL", "DEPARTURE", "PRELIMINARY", "Bucket", "Facts", "Target", "refilled", "verdict"]
+__all__ = ["ARRIVAL", "DEPARTURE", "OUT_OF_SCOPE", "PRELIMINARY", "Bucket", "Facts", "Target", "refilled", "verdict"]
 
 
 class Target(StrEnum):
@@ -57,12 +57,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes_max: int = 0
 
 
+OUT_OF_SCOPE = Refusal("SCOPE_DENIED", "the peer is outside the allowed scope")
+"""One value for every hidden peer, whether it exists or not: a second wording would tell which (S17)."""
+
+
 def _form(facts: Facts) -> Refusal | None:
     return None if facts.malformed is None else Refusal("INVALID_PARAMS", facts.malformed)
 
 
 def _scope(facts: Facts) -> Refusal | None:
-    return None if facts.is_in_scope else Refusal("SCOPE_DENIED", "the peer is outside the allowed scope")
+    return None if facts.is_in_scope else OUT_OF_SCOPE
 
 
 def _sending(facts: Facts) -> Refusal | None:

@@ -32,6 +32,7 @@ from tieline.engine.contract import (
 )
 from tieline.engine.directory import RUNS_PER_ROOT_MAX, Run
 from tieline.errors import Refusal
+from tieline.machine.admission import OUT_OF_SCOPE
 from tieline.model.identity import Capability, Peer, is_alias, is_plain_id, peer_id
 from tieline.model.message import Attachment, Delivery, Envelope
 from tieline.model.moment import to_iso
@@ -138,7 +139,7 @@ def _offer(
     if recipient is None:
         # Outside scope the answer is the same for a peer that exists: no probing for runs.
         if not standing.is_in_scope:
-            return Refusal("SCOPE_DENIED", "the two scopes do not include each other")
+            return OUT_OF_SCOPE
         return Refusal("UNKNOWN_TARGET", "this root has no such peer")
     envelope = Envelope(
         message_id=read.message_id,
