@@ -71,12 +71,16 @@ def step(launch: Launch, taken: Step) -> Launch | None:
     return msgspec.structs.replace(launch, state=after)
 
 
-def identify(launch: Launch, processes: tuple[ProcessIdentity, ...], ownership: Ownership) -> Launch | None:
+def identify(
+    launch: Launch, processes: tuple[ProcessIdentity, ...], ownership: Ownership, cgroup: str = ""
+) -> Launch | None:
     """Return the launch with its processes, or None when it may not be told them now, or there are none."""
     after = MOVES.get((launch.state, Step.IDENTIFY))
     if after is None or not processes:
         return None
-    return msgspec.structs.replace(launch, state=after, processes=processes, ownership=ownership)
+    return msgspec.structs.replace(
+        launch, state=after, processes=processes, ownership=ownership, cgroup=cgroup or launch.cgroup
+    )
 
 
 def is_proven_gone(probe: Probe | None, boot_id: str, boot_id_now: str, *, has_evidence: bool) -> bool:

@@ -357,6 +357,7 @@ class Launch(_Record, frozen=True):
         resources: The resources that it holds, with the fence of each.
         supervisor: The process that owns its tree.
         processes: Evidence of what was started; empty until it was published.
+        cgroup: Directory of its control group, empty where it has none.
         gone_since_mono_ms: Since when every look has proven its tree gone.
     """
 
@@ -374,6 +375,7 @@ class Launch(_Record, frozen=True):
     supervisor: ProcessIdentity | None = None
     processes: tuple[ProcessIdentity, ...] = ()
     ownership: Ownership = "group"
+    cgroup: str = ""
     gone_since_mono_ms: Count | None = None
 
 

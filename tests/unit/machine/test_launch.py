@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import msgspec
 import pytest
 
 from tieline.machine.launch import IGNORED, MOVES, REFUSED, Step, identify, is_proven_gone, step
@@ -70,3 +71,15 @@ def test_end_is_proven_by_published_processes_or_another_boot(
 ) -> None:
     """Only what was published and is seen gone, or another boot, proves an end."""
     assert is_proven_gone(probe, then, now, has_evidence=has_evidence) is is_gone
+
+
+@pytest.mark.clause("I36")
+def test_identify_keeps_the_control_group_that_was_told() -> None:
+    """Whoever looks later finds the group; a later word without one does not take it away."""
+    first = identify(launch(A), (OWNER,), "cgroup", "/g/launch")
+    assert first is not None
+    assert first.cgroup == "/g/launch"
+    assert msgspec.structs.replace(first, state=A).cgroup == "/g/launch"
+    again = identify(msgspec.structs.replace(first, state=A), (OWNER,), "cgroup")
+    assert again is not None
+    assert again.cgroup == "/g/launch"

@@ -74,12 +74,13 @@ def identify_launch(
     nonce: str,
     processes: tuple[ProcessIdentity, ...],
     ownership: Ownership,
+    cgroup: str = "",
 ) -> Ledger | Refusal:
-    """Return the ledger with the processes of a launch published."""
+    """Return the ledger with the processes of a launch published, and its control group where it has one."""
     launch = _of(ledger, launch_id, nonce)
     if isinstance(launch, Refusal):
         return launch
-    after = identify(launch, processes, ownership)
+    after = identify(launch, processes, ownership, cgroup)
     return ledger if after is None else _put(ledger, after)
 
 

@@ -57,6 +57,7 @@ def evidence_of(launch: Launch) -> LaunchEvidence | None:
         first,
         launch.ownership,
         command,
+        cgroup=launch.cgroup,
         members=launch.processes[1:],
     )
 

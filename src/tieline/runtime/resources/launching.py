@@ -39,7 +39,7 @@ class SupervisorLedger:
 
         def change(ledger: Ledger, _documents: object) -> Ledger | Refusal:
             return coordination.identify_launch(
-                ledger, self._launch_id, self._nonce, processes, evidence.ownership
+                ledger, self._launch_id, self._nonce, processes, evidence.ownership, evidence.cgroup
             )
 
         self._decide(started, change)
