@@ -34,7 +34,7 @@ USER_NUMBERS = range(58_000, 59_900)
 SUITE_SECONDS_MAX = 900
 # A broker without sessions leaves after 5 s: what is gone by then was not left behind.
 LEAVE_SECONDS_MAX = 8
-PASSED_ON = ("CI", "LANG", "LC_ALL", "NO_COLOR", "PYTEST_ADDOPTS", "TERM", "TIELINE_TEST_PROFILE", "TZ")
+PASSED_ON = ("CI", "LANG", "LC_ALL", "NO_COLOR", "PYTEST_ADDOPTS", "TERM", "TIELINE_KILLS", "TIELINE_TEST_PROFILE", "TZ")
 
 PYTEST = ("-m", "pytest", "-q")
 CHECKED = ("src", "tests", "tools")
