@@ -17,6 +17,7 @@ import asyncio
 import hashlib
 import os
 import secrets
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,7 @@ async def claim(node: "Node", actor: Actor, asked: ClaimLaunch) -> Reply:
         digest=digest,
         executable=held.executable,
         reason=asked.reason or f"run {held.executable}",
-        request_id=asked.request_id or f"launch-{hashlib.sha256(held.launch_id.encode()).hexdigest()[:32]}",
+        request_id=asked.request_id or str(uuid.uuid4()),
     )
     tickets: list[dict[str, Any]] = []
     if keys:

@@ -20,7 +20,8 @@ FREE = {"resource": "machine/db", "state": "available", "configured": True, "enr
 HELD = FREE | {
     "state": "running",
     "holder": {"requestId": "r-0", "alias": "api" + ESCAPE, "executable": "pytest", "state": "running",
-               "fence": 7, "since": "2026-11-30T20:00:00.000Z", "heldMs": 65_000, "launchId": "l-1", "supervisor": 4242,
+               "fence": 7, "since": "2026-11-30T20:00:00.000Z", "heldMs": 65_000, "launchId": "l-1",
+               "supervisor": 4242,
                "isOrphan": True},
     "queue": [{"requestId": "r-1", "alias": "web", "reason": "tests", "waitMs": 5_000}],
     "blockers": [{"alias": "old", "executable": "make", "launchId": "l-0"}],

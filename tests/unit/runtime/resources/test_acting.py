@@ -261,7 +261,7 @@ async def test_run_requests_and_controls_only_by_explicit_delegation(private_hom
         )
         assert (await ask(bob, "request", resource=KEY, reason="x", requestId="r-1"))["ticket"]
         assert await code_of(ask(alice, "grant", requestId="r-1", run=plain["token"])) == "CAPABILITY_DENIED"
-        # Holding the capability is not being the controller: a child gains no control by its root's enrolment.
+        # Holding the capability is not being the controller: that is the root, and a child is not its root.
         assert (
             await code_of(ask(alice, "grant", requestId="r-1", run=trusted["token"])) == "CAPABILITY_DENIED"
         )
