@@ -54,7 +54,7 @@ async def test_forger_gets_typed_refusals_and_moves_nothing(private_home: Path) 
         await bob.call("peer_messages")
         unread = await alice.call("send_peer_message", to="bob", content="still unread")
         async with asyncio.timeout(5):  # the receipt of what was read is under way
-            while await state_at_sender(alice, sent["messageId"]) != "consumed":
+            while await state_at_sender(alice, sent["messageId"]) != "consumed":  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         before = {root.who["alias"]: await state_of(root) for root in (alice, bob)}
         to_bob, to_alice = await hostile.dial("bob"), await hostile.dial("alice")
