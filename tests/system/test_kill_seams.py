@@ -42,6 +42,7 @@ class Round:
     def __init__(self, home: str, tally: Tally) -> None:
         self.home, self.tally = home, tally
         self.steady = Child(steady(home))
+        self.alive = [self.steady]
         words = self.steady.line()
         assert words is not None
         _, self.instance, self.peer = words
@@ -57,6 +58,7 @@ class Round:
             True: Child(recipient(self.home, "r" + tag), stop_at=stop_at[True]),
             False: Child(sender(self.home, "s" + tag, self.peer), stop_at=stop_at[False]),
         }
+        self.alive = [self.steady, *lives.values()]
         instances, passed = {True: "", False: ""}, {}
         for is_recipient, child in lives.items():
             while (words := child.line()) is not None:
@@ -111,6 +113,11 @@ class Round:
         held = {(instance, item[1]) for instance, store in self.stores.items() for item in store.held}
         tally.phantoms += [item for item in own.told if item not in held]
 
+    def discard(self) -> None:
+        """Leave no process behind when a promise was broken."""
+        for child in self.alive:
+            child.discard()
+
 
 @pytest.mark.timeout(900)
 @pytest.mark.clause("K1", "I1", "I2", "I3", "I11", "I21", "I50", "O43", "native-99")
@@ -123,19 +130,23 @@ def test_roots_killed_at_every_seam_keep_what_was_told() -> None:
         lengths: dict[bool, int] = {}
         while tally.kills < KILLS:
             met = Round(home, tally)
-            if not lengths:  # two whole lives tell how many seams there are to die at
-                whole = met.pair("whole", {True: 0, False: 0})
-                assert all(set(passed) >= ESSENTIAL for passed in whole.values())
-                lengths = {is_recipient: len(passed) for is_recipient, passed in whole.items()}
-                opening = whole[True].index("journal.grown")
-            for _ in range(PAIRS_PER_STEADY):
-                # A third of all seams is passed before the first message: one in eight dies there.
-                first = {key: 1 if chance.random() < 0.125 else opening for key in lengths}
-                met.pair(str(pairs), {key: chance.randint(first[key], lengths[key]) for key in lengths})
-                pairs += 1
-                if tally.kills >= KILLS:
-                    break
-            met.end()
+            try:
+                if not lengths:  # two whole lives tell how many seams there are to die at
+                    whole = met.pair("whole", {True: 0, False: 0})
+                    assert all(set(passed) >= ESSENTIAL for passed in whole.values())
+                    lengths = {is_recipient: len(passed) for is_recipient, passed in whole.items()}
+                    opening = whole[True].index("journal.grown")
+                for _ in range(PAIRS_PER_STEADY):
+                    # A third of all seams is passed before the first message: one in eight dies there.
+                    first = {key: 1 if chance.random() < 0.125 else opening for key in lengths}
+                    met.pair(str(pairs), {key: chance.randint(first[key], lengths[key]) for key in lengths})
+                    pairs += 1
+                    if tally.kills >= KILLS:
+                        break
+                met.end()
+            except BaseException:
+                met.discard()
+                raise
     bound = 3 / max(1, tally.acknowledged)
     print(
         f"kills {tally.kills} at {len(tally.seams)} different seams, ended in order {tally.ended}, "

@@ -7,6 +7,7 @@ Source: reference/reliability.md F13, K1, 2.1 "Seams".
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import select
@@ -84,6 +85,12 @@ class Child:
         while (words := self.line()) is not None and words[0] != word:
             found.append(words)
         return found
+
+    def discard(self) -> None:
+        """Kill it and wait, whatever its state; one that was waited for already is left."""
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
 
     def ended(self) -> int:
         """Wait for the end; return the signal that ended it, 0 where it ended in order."""
