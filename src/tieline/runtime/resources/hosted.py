@@ -233,7 +233,10 @@ async def begin_launch(node: "Node", actor: Actor, asked: OfLaunch) -> Reply:
 
 
 async def record_spawn(node: "Node", actor: Actor, asked: RecordSpawn) -> Reply:
-    """Take what was started: a process that leads its own group and session, not yet waited for."""
+    """Take what was started: a process that runs and leads its own group and session.
+
+    One that may end sooner is started held, behind a pipe or a stop, and let go when this has answered.
+    """
     held = _held(node, actor, asked.launch_id)
     process = identify(asked.pid) if asked.pid > 1 else None
     try:
@@ -243,8 +246,8 @@ async def record_spawn(node: "Node", actor: Actor, asked: RecordSpawn) -> Reply:
     if process is None or not leads:
         raise Refused(
             "INVALID_PARAMS",
-            "pid is a running process that leads its own session and group: start it so, and tell it before"
-            " you wait for it",
+            "pid is a running process that leads its own session and group: start it so, and let it go on only"
+            " when this has answered",
         )
     held.process = process
     started = Started(held.launch_id, held.nonce, held.fences, (process,), "group")

@@ -48,18 +48,27 @@ class SupervisorLedger:
         """Record the processes that left the session."""
         self.record_started(evidence)
 
-    def spawn_failed(self, failure: SpawnFailure) -> None:  # noqa: ARG002 - the caller tells the person
+    def spawn_failed(self, failure: SpawnFailure) -> None:
         """Record that the command never ran: its right is given back."""
         failed = SpawnFailed(self._launch_id, self._nonce, self._fences)
 
         def change(ledger: Ledger, _documents: object) -> Ledger | Refusal:
             return coordination.drop_launch(ledger, self._launch_id, self._nonce)
 
-        self._decide(failed, change)
+        try:
+            self._decide(failed, change)
+        except Refused as refused:
+            if refused.code != "RESOURCE_BUSY" or refused.is_retryable:
+                raise
+            # Its process was published, and could not become the program: it was waited for since.
+            self._end((f"it was never executed: {failure.text}", "its one process was reaped"))
 
     def complete(self, proof: CompletionProof) -> None:
         """Record that nothing of the launch runs any more."""
-        gone = Probe("gone", evidence=proof.lines)
+        self._end(proof.lines)
+
+    def _end(self, lines: tuple[str, ...]) -> None:
+        gone = Probe("gone", evidence=lines)
         complete = Complete(self._launch_id, self._nonce, self._fences, gone)
 
         def change(ledger: Ledger, _documents: object) -> Ledger | Refusal:

@@ -1,0 +1,130 @@
+"""`tieline run`: what it passes through, what it refuses, and with which code."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.adapters.cli.fake import Result
+from tests.unit.runtime.resources.kit import KEY, begin, claim
+from tieline.model.resource import key_digest
+from tieline.runtime.resources.coordinator import Coordinator
+
+Command = Callable[..., Result]
+
+
+def error_of(result: Result) -> dict[str, Any]:
+    """Return the error's shape."""
+    shape: dict[str, Any] = json.loads(result.out)["error"]
+    return shape
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 124, 125])
+def test_exit_code_of_the_command_is_passed_through(run: Command, place: Path, code: int) -> None:
+    """Also one that we use ourselves: stderr tells whose it is."""
+    result = run("run", "--resource", KEY, "--", "sh", "-c", f"exit {code}")
+    assert (result.code, result.err) == (code, "")
+
+
+def test_command_gets_its_fence_launch_and_resource(run: Command, place: Path) -> None:
+    """What cooperates can refuse a stale holder."""
+    shown = place / "shown"
+    script = f'echo "$TIELINE_FENCE $TIELINE_RESOURCE $TIELINE_LAUNCH_ID" > {shown}'
+    for fence in ("1", "2"):
+        assert run("run", "--resource", KEY, "--", "sh", "-c", script).code == 0
+        words = shown.read_text().split()
+        assert words[:2] == [fence, KEY]
+        assert len(words) == 3
+
+
+@pytest.mark.parametrize(("program", "code"), [("./nobody", 127), ("./plain", 126)])
+def test_program_that_cannot_start_gives_the_resource_back(
+    run: Command, place: Path, program: str, code: int
+) -> None:
+    """126 and 127 as in sh; nothing stays held."""
+    Path("plain").write_text("no program\n")
+    assert run("run", "--resource", KEY, "--", program).code == code
+    assert run("resource", "status", KEY, "--json").json["resources"][0]["state"] == "unconfigured"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run"],
+        ["run", "--", "true"],
+        ["run", "--resource", KEY],
+        ["run", "--resource", KEY, "--timeout", "x", "--", "a"],
+    ],
+)
+def test_wrong_words_start_nothing(run: Command, place: Path, words: list[str]) -> None:
+    """Wrong usage is no exit code of a command."""
+    assert run(*words).code in (2, 125)
+
+
+@pytest.mark.clause("native-198", "native-214")
+def test_timeout_starts_nothing_and_names_the_next_action(run: Command, place: Path) -> None:
+    """124; the ticket is gone, so that nobody is granted what nobody waits for."""
+    coordinator = Coordinator(str(place))
+    claim(coordinator, "other", KEY)
+    begin(coordinator, "other", 1)
+    result = run("run", "--resource", KEY, "--timeout", "0.2", "--json", "--", "touch", "never")
+    assert (result.code, error_of(result)["code"]) == (124, "RESOURCE_WAIT_TIMEOUT")
+    assert "tieline resource status" in error_of(result)["action"]
+    assert "held by :other (make), starting" in result.err
+    assert not Path("never").exists()
+    assert coordinator.store.read(KEY).queue == ()
+    coordinator.close()
+
+
+@pytest.mark.clause("native-216", "I38")
+def test_lost_record_is_recovery_required_and_starts_nothing(run: Command, place: Path) -> None:
+    """A resource never starts at 0 again; every byte that is left stays."""
+    assert run("run", "--resource", KEY, "--", "true").code == 0
+    lost = place / "peer-resources" / f"{key_digest(KEY)}.json"
+    lost.unlink()
+    before = sorted(path.name for path in lost.parent.iterdir())
+    result = run("run", "--resource", KEY, "--json", "--", "touch", "never")
+    assert (result.code, error_of(result)["code"]) == (125, "RECOVERY_REQUIRED")
+    assert error_of(result)["action"]
+    assert not Path("never").exists()
+    assert sorted(path.name for path in lost.parent.iterdir()) == before
+
+
+def test_directory_of_another_program_is_refused(run: Command, place: Path) -> None:
+    """Resources that we did not make are not ours to write."""
+    folder = place / "peer-resources"
+    folder.mkdir(mode=0o700)
+    (folder / "theirs.json").write_text("{}")
+    result = run("run", "--resource", KEY, "--json", "--", "true")
+    assert (result.code, error_of(result)["code"]) == (125, "UNSAFE_ENDPOINT")
+    assert [path.name for path in folder.iterdir()] == ["theirs.json"]
+
+
+def test_gate_runs_what_needs_nothing_at_once(run: Command, place: Path) -> None:
+    """Without a rule there is no record and no wait."""
+    (place / "config.toml").write_text('[resource]\nrule_sets = ["git"]\n')
+    assert run("run", "--gate", "--", "true").code == 0
+    assert run("resource", "list", "--json").json["resources"] == []
+    assert run("run", "--gate", "--", "git", "init", "-q").code == 0
+    assert run("run", "--gate", "--", "git", "add", ".").code == 0
+    (shape,) = run("resource", "list", "--json").json["resources"]
+    assert shape["resource"].endswith("/git-index")
+
+
+def test_several_resources_are_held_together(run: Command, place: Path) -> None:
+    """All or nothing, named in order."""
+    script = 'test "$TIELINE_RESOURCE" = "machine/a machine/b" && test "$TIELINE_FENCE" = "1 1"'
+    assert (
+        run("run", "--resource", "machine/b", "--resource", "machine/a", "--", "sh", "-c", script).code == 0
+    )
+
+
+@pytest.mark.clause("native-3.6.10")
+def test_command_inside_a_holder_inherits_what_that_holds(run: Command, place: Path) -> None:
+    """A gated command in a gated command does not wait for itself."""
+    import sys
+
+    inner = f"{sys.executable} -m tieline.adapters.cli.main run --resource {KEY} --timeout 5 -- true"
+    assert run("run", "--resource", KEY, "--", "sh", "-c", inner).code == 0

@@ -1,0 +1,116 @@
+"""`tieline run` between its claim and its start."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runtime.resources.kit import KEY, begin, claim, claimant, principal
+from tieline.engine.coordination import Grant, SetPolicy
+from tieline.errors import Refused
+from tieline.model.identity import Peer
+from tieline.model.resource import Document
+from tieline.runtime.resources import coordinator as coordinator_module
+from tieline.runtime.resources.coordinator import Coordinator
+from tieline.runtime.resources.running import Order, Run, command_digest, is_tended, lost
+from tieline.shell.process import self_identity
+
+LEAD = Peer("lead").id
+
+
+@pytest.fixture
+def coordinator(private_home: Path) -> Iterator[Coordinator]:
+    """Give a coordinator in a place of its own."""
+    made = Coordinator(str(private_home))
+    yield made
+    made.close()
+
+
+def govern(coordinator: Coordinator, *participants: str) -> None:
+    """Put the build under a policy of `lead`."""
+    peers = tuple(Peer(name).id for name in participants)
+    policy = SetPolicy(principal("lead", "resource.control"), KEY, LEAD, peers)
+    coordinator.decide([KEY], policy, peers={LEAD: "alive"})
+
+
+def run_of(
+    coordinator: Coordinator, name: str, home: Path, timeout_ms: int = 300, *, controls: bool = False
+) -> Run:
+    """Return a run that has claimed the build."""
+    order = Order((KEY,), ("true",), timeout_ms)
+    who = principal(name, "resource.control") if controls else principal(name)
+    made = Run(coordinator, str(home), who, claimant(name), order)
+    made._keys = (KEY,)
+    made._claim()
+    return made
+
+
+def test_controllers_own_command_waits_for_a_grant_as_well(
+    coordinator: Coordinator, private_home: Path
+) -> None:
+    """Waiting is not granting: under a manual policy the controller grants itself by its own act."""
+    govern(coordinator, "a")
+    run = run_of(coordinator, "lead", private_home, controls=True)
+    with pytest.raises(Refused) as caught:
+        run._wait(lambda _shape: None)
+    assert caught.value.code == "RESOURCE_WAIT_TIMEOUT"
+    (ticket,) = coordinator.store.read(KEY).queue
+    grant = Grant(principal("lead", "resource.control"), ticket.request_id)
+    coordinator.decide([KEY], grant, peers={LEAD: "alive"})
+    assert run._wait(lambda _shape: None) == {KEY: 1}
+
+
+@pytest.mark.clause("native-188", "native-215")
+def test_ticket_that_a_policy_made_void_ends_the_wait(coordinator: Coordinator, private_home: Path) -> None:
+    """The reason is told, and nothing starts."""
+    run = run_of(coordinator, "a", private_home)
+    govern(coordinator)
+    with pytest.raises(Refused) as caught:
+        run._wait(lambda _shape: None)
+    assert caught.value.code == "STALE_POLICY"
+    assert lost(None).code == "RESERVATION_EXPIRED"
+
+
+def test_policy_adds_what_an_enrolled_command_must_hold(coordinator: Coordinator, private_home: Path) -> None:
+    """A command that names nothing still waits for what a strict policy asks of its root."""
+    govern(coordinator, "a")
+    order = Order((), ("true",), 300)
+    assert Run(coordinator, str(private_home), principal("a"), claimant("a"), order)._gated() == (KEY,)
+    assert Run(coordinator, str(private_home), principal("z"), claimant("z"), order)._gated() == ()
+
+
+def test_right_that_lapses_wakes_who_waits(
+    coordinator: Coordinator, private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing changes in the directory when a right lapses: the waiter looks when it is due."""
+    monkeypatch.setattr("tieline.engine.coordination.turn.RESERVATION_MS", 700)
+    claim(coordinator, "sleeper", KEY)
+    run = run_of(coordinator, "a", private_home, 5_000)
+    begun = coordinator_module.now().mono_ms
+    assert run._wait(lambda _shape: None) == {KEY: 2}
+    assert coordinator_module.now().mono_ms - begun < 3_000
+
+
+def test_is_tended_says_whether_somebody_alive_will_tell_the_end(coordinator: Coordinator) -> None:
+    """Free, reserved, and held under a living supervisor: yes. Held by what nobody owns: no."""
+    assert is_tended(Document(KEY))
+    claim(coordinator, "a", KEY)
+    assert is_tended(coordinator.store.read(KEY))
+    begin(coordinator, "a", 1)
+    assert not is_tended(coordinator.store.read(KEY))
+
+
+def test_is_tended_with_a_living_supervisor(coordinator: Coordinator) -> None:
+    """The supervisor tells the end itself."""
+    claim(coordinator, "a", KEY)
+    begin(coordinator, "a", 1, self_identity())
+    assert is_tended(coordinator.store.read(KEY))
+
+
+def test_digest_binds_program_arguments_and_directory() -> None:
+    """Each of the three changes it."""
+    digests = {
+        command_digest(("a", "b"), "/x"), command_digest(("a", "c"), "/x"), command_digest(("a", "b"), "/y"),
+        command_digest(("a b",), "/x"), command_digest(("a", "b"), "/x"),
+    }  # fmt: skip
+    assert len(digests) == 4

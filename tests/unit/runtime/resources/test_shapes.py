@@ -1,0 +1,59 @@
+"""What doors show of a resource."""
+
+from typing import Any
+
+import pytest
+
+from tieline.model.resource import Blocker, HolderView, QueueEntry, ResourceKey, Snapshot, TicketState
+from tieline.runtime.resources.shapes import headline, next_action, snapshot
+
+KEY = ResourceKey("machine/x")
+WAITING = QueueEntry("r-1", "peer-1", "web", "a reason", 5)
+
+
+def holder(state: TicketState) -> HolderView:
+    """Return a holder in this state."""
+    return HolderView("r-0", "peer-0", "api", state, 3, 1_000, "ref", "l-0", "make", "supervised", 20_000)
+
+
+def seen(state: str = "available", **fields: Any) -> Snapshot:
+    """Return a resource as an enrolled viewer sees it."""
+    return Snapshot(**{"resource": KEY, "state": state, "is_configured": True, "is_enrolled": True, **fields})
+
+
+@pytest.mark.parametrize(
+    ("item", "life", "words"),
+    [
+        (seen(is_configured=False), {}, "it is free: `tieline run --resource machine/x"),
+        (seen(queue=(WAITING,), controller_alias="lead"), {}, ":lead grants it: `tieline resource grant"),
+        (seen(queue=(WAITING,)), {}, "its controller grants it"),
+        (seen(queue=(WAITING,), is_configured=False), {}, "the oldest in line is about to get it"),
+        (seen(holder=holder(TicketState.RESERVED)), {}, "starts within 30 s, or the right lapses"),
+        (seen(holder=holder(TicketState.RUNNING)), {}, "wait in line"),
+        (seen(holder=holder(TicketState.RUNNING)), {"isOrphan": True, "supervisor": 42}, "`kill -TERM 42`"),
+        (seen(holder=holder(TicketState.STARTING)), {"canEnd": False}, "recover machine/x --launch l-0"),
+        (seen(blockers=(Blocker("l-9", "p", "old", "make", "b", 0),)), {}, "recover machine/x --launch l-9"),
+        (seen(is_enrolled=False, state="busy"), {}, "ask its controller to enrol you"),
+    ],
+)  # fmt: skip
+def test_every_state_has_a_next_action(item: Snapshot, life: dict[str, Any], words: str) -> None:
+    """What helps is said; it is never to end another's process or to remove a file."""
+    action = next_action(item, life)
+    assert words in action
+    assert not {"rm ", "kill -9", "pkill"} & {part for part in ("rm ", "kill -9", "pkill") if part in action}
+
+
+@pytest.mark.clause("native-3.6.20")
+def test_snapshot_for_others_has_no_more_than_its_state() -> None:
+    """Who is not enrolled learns free or busy."""
+    shape = snapshot(seen(is_enrolled=False, state="busy", is_configured=True), 5)
+    assert set(shape) == {"resource", "state", "configured", "enrolled", "nextAction"}
+
+
+def test_headline_says_who_holds_and_who_waits() -> None:
+    """One line for a person or a model."""
+    shape = snapshot(seen("running", holder=holder(TicketState.RUNNING), queue=(WAITING,)), 4_000)
+    assert headline(shape) == (
+        "machine/x: running; held by :api (make) since 1970-01-01T00:00:01.000Z, fence 3; waiting: :web"
+    )
+    assert shape["holder"]["heldMs"] == 3_000
