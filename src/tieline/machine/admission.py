@@ -16,7 +16,17 @@ import msgspec
 
 from tieline.errors import Refusal
 
-__all__ = ["ARRIVAL", "DEPARTURE", "OUT_OF_SCOPE", "PRELIMINARY", "Bucket", "Facts", "Target", "refilled", "verdict"]
+__all__ = [
+    "ARRIVAL",
+    "DEPARTURE",
+    "OUT_OF_SCOPE",
+    "PRELIMINARY",
+    "Bucket",
+    "Facts",
+    "Target",
+    "refilled",
+    "verdict",
+]
 
 
 class Target(StrEnum):

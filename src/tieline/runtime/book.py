@@ -91,13 +91,10 @@ class Book:
     async def resolve(self, target: str, scope: Scope | None) -> Descriptor | Refusal:
         """Return the one peer that `target` names now; its owner's record is read anew."""
         owner = self._node.neighbours.owner_of(target) if is_peer_id(target) else None
-        if owner is not None:
-            if target != Peer(owner).id:
-                await self._ask_runs_lately(owner)  # whether it still runs, its root says at acceptance
-            root = self._node.neighbours.root(owner)
-            known = [] if root is None else [root]
-        else:
-            known = [self.own_root(), *self.roots()]
+        if owner is not None and target != Peer(owner).id:
+            await self._ask_runs_lately(owner)  # whether it still runs, its root says at acceptance
+        root = None if owner is None else self._node.neighbours.root(owner)
+        known = [self.own_root(), *self.roots()] if root is None else [root]
         found = directory.resolve(self._node.place, known, target, scope)
         if isinstance(found, Refusal) and found.code == "UNKNOWN_TARGET" and owner is None:
             await self.refresh_runs(scope or self._node.settings.scope, is_exact=True)

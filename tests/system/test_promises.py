@@ -110,7 +110,7 @@ async def test_heartbeat_renews_the_record(private_home: Path, monkeypatch: pyte
         assert json.loads(path.read_text())["updatedAt"] != first
 
 
-@pytest.mark.clause("native-96", "native-85")
+@pytest.mark.clause("native-96")
 async def test_documents_claim_no_exactly_once_effects() -> None:
     """The first page says what is promised and what is not; no page claims more."""
     readme = (PROJECT / "README.md").read_text()
