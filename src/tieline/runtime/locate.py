@@ -19,11 +19,13 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from tieline.errors import Refused, UsageError
+from tieline.runtime.configuration import configuration_path, configuration_text
 from tieline.runtime.glance import documents
 
 __all__ = [
     "Ambiguous",
     "Found",
+    "NoRoot",
     "Places",
     "Root",
     "Survey",
@@ -39,7 +41,18 @@ OWNER_SUFFIX: Final = ".owner"
 CONTROL_SUFFIX: Final = ".control"
 SESSION_VARIABLES: Final = ("TIELINE_SESSION", "CLAUDE_CODE_SESSION_ID", "GEMINI_SESSION_ID", "PI_SESSION_ID")
 """Where hosts tell the commands that they start which saved session is theirs."""
-_CONFIGURATION_BYTES_MAX: Final = 1_048_576
+_SEPARATE: Final = frozenset(
+    {
+        "TIELINE_HOME",
+        "TIELINE_COORDINATION_DIRECTORY",
+        "TIELINE_SCOPE",
+        "TIELINE_INSTANCE",
+        "TIELINE_SESSION",
+        "TIELINE_LOG",
+        "TIELINE_DEBUG",
+    }
+)
+"""Variables of which none needs the whole configuration to be judged."""
 
 
 class Places(NamedTuple):
@@ -104,50 +117,48 @@ class Ambiguous(Refused):
         return self._action
 
 
+class NoRoot(Refused):
+    """No root hosts this command; `candidates` are those of this directory, at which a person may act."""
+
+    def __init__(self, text: str, candidates: list[dict[str, str]]) -> None:
+        super().__init__("NO_ROOT", text)
+        self.candidates = candidates
+
+    @property
+    def action(self) -> str:
+        """How to act all the same."""
+        if self.candidates:
+            named = self.candidates[0]["instance"] if len(self.candidates) == 1 else "ID"
+            return f"start it from the agent, or act at its mailbox yourself with --instance {named}"
+        return super().action
+
+
 def places(environment: Mapping[str, str]) -> Places:
     """Return where this person's roots keep their things.
 
+    The whole configuration is judged, as by a root that starts: half of one would lead elsewhere.
+
     Raises:
-        UsageError: a setting is not what it should be, or config.toml cannot be read.
+        UsageError: a setting is not what it should be, or config.toml cannot be understood.
+        Refused: config.toml may not be read, or others may write it.
     """
     home = os.path.abspath(environment.get("TIELINE_HOME") or os.path.expanduser("~/.tieline"))
-    coordination = environment.get("TIELINE_COORDINATION_DIRECTORY", "")
-    scope = environment.get("TIELINE_SCOPE", "")
-    if not (coordination and scope):
-        settings = _configured(home)
-        coordination = coordination or settings.get("coordination_directory", "")
-        scope = scope or settings.get("scope", "workspace")
-    if coordination and not coordination.startswith("/"):
-        raise UsageError(f"coordination_directory must be an absolute path, not {coordination!r}")
+    text = configuration_text(home)
+    if text or any(name.startswith("TIELINE_") and name not in _SEPARATE for name in environment):
+        from tieline import config  # noqa: PLC0415 - most people have nothing to be read
+
+        settings = config.load(text, configuration_path(home), environment)
+        return Places(home, os.path.abspath(settings.coordination_directory or home), str(settings.scope))
+    coordination = environment.get("TIELINE_COORDINATION_DIRECTORY", home)
+    if not coordination.startswith("/") or "\0" in coordination:
+        raise UsageError(
+            "TIELINE_COORDINATION_DIRECTORY: coordination_directory must be an absolute path, "
+            f"not {coordination!r}"
+        )
+    scope = environment.get("TIELINE_SCOPE", "workspace")
     if scope not in ("workspace", "repository", "machine"):
-        raise UsageError(f"scope must be workspace, repository or machine, not {scope!r}")
-    return Places(home, os.path.abspath(coordination) if coordination else home, scope)
-
-
-def _configured(home: str) -> dict[str, str]:
-    """Return the two settings that a short-lived process needs, from config.toml where it names them."""
-    path = home + "/config.toml"
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_CONFIGURATION_BYTES_MAX)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    if b"coordination_directory" not in data and b"scope" not in data:
-        return {}
-    import tomllib  # noqa: PLC0415 - only where there is something to read
-
-    try:
-        section = tomllib.loads(data.decode()).get("communication", {})
-    except ValueError as error:
-        raise UsageError(f"{path}: not TOML: {error}") from None
-    names = ("coordination_directory", "scope")
-    settings = {name: section[name] for name in names if isinstance(section, dict) and name in section}
-    for name, value in settings.items():
-        if not isinstance(value, str):
-            raise UsageError(f"{path}: {name} must be a text")
-    return settings
+        raise UsageError(f"TIELINE_SCOPE: scope must be workspace, repository or machine, not {scope!r}")
+    return Places(home, os.path.abspath(coordination), scope)
 
 
 def here() -> str:
@@ -168,7 +179,8 @@ def survey(coordination: str) -> Survey:
     Raises:
         Refused: `UNSAFE_ENDPOINT` or `PERMISSION_DENIED`: the directory is not ours alone, or not readable.
     """
-    records, fault_count = documents(coordination + "/peer-runtime", OWNER_SUFFIX)
+    records, faults = documents(coordination + "/peer-runtime", OWNER_SUFFIX)
+    fault_count = len(faults)
     if not records:
         return Survey([], fault_count)
     presence = _presence(coordination)
@@ -358,7 +370,7 @@ def find_root(
         if near:
             root = _only(near, "more than one root works in this directory")
             return Found(root, "workspace", is_below_host=False)
-    raise _none(live, run)
+    raise _none(live, run, workspace)
 
 
 def _named(live: list[Root], instance: str, rule: str, home: str, above: list[Life]) -> Found:
@@ -391,18 +403,27 @@ def _of_session(near: list[Root], environment: Mapping[str, str]) -> list[Root]:
 def _only(fitting: list[Root], text: str) -> Root:
     if len(fitting) == 1:
         return fitting[0]
-    candidates = [
-        {"instance": root.instance, "alias": root.alias, "workspace": root.workspace} for root in fitting
-    ]
-    raise Ambiguous(text, candidates, "name one with --instance")
+    raise Ambiguous(text, [_candidate(root) for root in fitting], "name one with --instance")
 
 
-def _none(live: list[Root], run: str | None) -> Refused:
+def _none(live: list[Root], run: str | None, workspace: str | None) -> Refused:
     foreign = [root for root in live if root.life == "unknown"]
     if foreign and len(foreign) == len(live):
         text = f"{len(foreign)} roots belong to processes that cannot be seen from here"
         return Refused("FOREIGN_NAMESPACE", text)
     if run:
         return Refused("NO_ROOT", "no ancestor of this command hosts a root for which --run could count")
-    count = f"{len(live)} roots run elsewhere on this machine" if live else "no root runs here"
-    return Refused("NO_ROOT", f"none hosts this command; {count}")
+    near = []
+    if live:
+        place = os.path.realpath(workspace) if workspace else here()
+        near = [root for root in live if root.workspace == place]
+    if near:
+        count = "one root works" if len(near) == 1 else f"{len(near)} roots work"
+        text = f"no agent hosts this command; {count} in this directory, whose mail is its agent's to act on"
+        return NoRoot(text, [_candidate(root) for root in near])
+    count = f"{len(live)} run in other directories" if live else "none runs here"
+    return NoRoot(f"no agent hosts this command; of roots, {count}", [])
+
+
+def _candidate(root: Root) -> dict[str, str]:
+    return {"instance": root.instance, "alias": root.alias, "workspace": root.workspace}

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tieline import config
+from tieline.runtime.configuration import configuration_path, configuration_text
 
 __all__ = ["Places", "RootOptions", "places", "settings"]
 
@@ -72,13 +73,10 @@ def settings(options: RootOptions, environment: Mapping[str, str]) -> config.Set
 
     Raises:
         UsageError: a configured value is wrong; the text names source, line, field and what is allowed.
+        Refused: config.toml may not be read, or others may write it.
     """
-    path = os.path.join(home_directory(options.home, environment), "config.toml")
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except FileNotFoundError:
-        text = ""
+    home = home_directory(options.home, environment)
+    path, text = configuration_path(home), configuration_text(home)
     flags: dict[str, Any] = {
         "alias": options.alias or None,
         "scope": options.scope or None,

@@ -11,7 +11,7 @@ import pytest
 
 from tieline.errors import Refused, UsageError
 from tieline.runtime import locate
-from tieline.runtime.locate import Ambiguous, Found, ancestors, find_root, here, places, survey
+from tieline.runtime.locate import Ambiguous, Found, NoRoot, ancestors, find_root, here, places, survey
 
 ONE = "11111111-1111-4111-8111-111111111111"
 TWO = "22222222-2222-4222-8222-222222222222"
@@ -275,16 +275,54 @@ def test_places_variables_go_before_the_file(home: Path) -> None:
         "[communication]\nscope = 3\n",
         '[communication]\ncoordination_directory = "relative"\n',
         "scope = = 1",
+        "[communication",
+        "[communication]\nalais = 'x'\n",
+        "[limits]\ninbox_messages = 0\n",
+        "[comunication]\n",
     ],
 )
 def test_places_wrong_setting_names_what_is_allowed(home: Path, text: str) -> None:
-    """A wrong value is an error of usage, never a silent default."""
+    """What a root would refuse to start with is an error here too, never a silent default."""
     (home / "config.toml").write_text(text)
-    with pytest.raises(UsageError, match=r"must be|not TOML"):
+    with pytest.raises(UsageError, match=r"must be|not TOML|unknown"):
         places({"TIELINE_HOME": str(home)})
+    # A variable for each setting that is needed does not hide a file that no root could read.
+    with pytest.raises(UsageError):
+        places({
+            "TIELINE_HOME": str(home),
+            "TIELINE_SCOPE": "machine",
+            "TIELINE_COORDINATION_DIRECTORY": "/c",
+            "TIELINE_ALIAS": "0",
+        })  # fmt: skip
 
 
-@pytest.mark.clause("native-209", "K15")
+def test_places_wrong_variable_is_refused_without_a_file(home: Path) -> None:
+    """A variable is judged as by a root, also one that this command does not need."""
+    for name, value in (
+        ("SCOPE", "all"),
+        ("COORDINATION_DIRECTORY", "c"),
+        ("ALIAS", "0"),
+        ("INBOX_MESSAGES", "x"),
+    ):
+        with pytest.raises(UsageError, match="TIELINE_" + name):
+            places({"TIELINE_HOME": str(home), "TIELINE_" + name: value})
+
+
+def test_find_outside_every_agent_says_who_is_here(home: Path, sleeper: int) -> None:
+    """The refusal names the roots of this directory and how a person acts at one; others are counted."""
+    own(home, ONE, life(), host=life(sleeper), workspace=here())
+    own(home, TWO, life(), host=life(sleeper), workspace="/other")
+    with pytest.raises(NoRoot, match="one root works in this directory") as caught:
+        find(home)
+    assert [item["instance"] for item in caught.value.candidates] == [ONE]
+    assert f"--instance {ONE}" in caught.value.action
+    assert find(home, instance=ONE).is_below_host is False
+    with pytest.raises(NoRoot, match="2 run in other directories") as caught:
+        find(home, workspace="/third")
+    assert caught.value.candidates == []
+
+
+@pytest.mark.clause("K15")
 def test_root_that_ended_and_was_not_reaped_is_gone() -> None:
     """A killed root whose parent has not waited for it runs nothing; it is no other container's."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

@@ -1,0 +1,87 @@
+"""config.toml as text, read so that no file that stands at its name can hold or mislead its reader.
+
+Rule 1: what is read is a regular file of at most 1 MiB, ours or root's, that nobody else may write: who
+may write it decides with whom the agents speak. It may be a link. A group that may write the file but not
+enter the home, as umask 002 leaves it, can do nothing.
+Rule 2: a file that cannot be read is an error with a code, never the same as no file.
+Rule 3: standard library only: a person pays this start every time.
+
+Source: reference/reliability.md S1; reference/native.md 1P; DESIGN.md 3, 4.
+"""
+
+import errno
+import os
+import stat
+from typing import Final
+
+from tieline.errors import Refused, UsageError
+
+__all__ = ["BYTES_MAX", "configuration_path", "configuration_text"]
+
+BYTES_MAX: Final = 1_048_576
+# Without O_NONBLOCK a pipe that stands at the name would hold the reader for ever.
+_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def configuration_path(home: str) -> str:
+    """Return where the configuration of a home is."""
+    return home + "/config.toml"
+
+
+def configuration_text(home: str) -> str:
+    """Return the text of config.toml, "" where there is none.
+
+    Args:
+        home: TIELINE_HOME, absolute.
+
+    Raises:
+        UsageError: it is not a regular file, larger than 1 MiB, or not UTF-8.
+        Refused: `PERMISSION_DENIED`, this process may not read it; `UNSAFE_ENDPOINT`, others may write
+            it, or the home is not a directory.
+    """
+    path = configuration_path(home)
+    try:
+        file = os.open(path, _READ)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            raise UsageError(f"{path} is a link that leads nowhere") from None
+        return ""
+    except OSError as error:
+        raise _unread(path, home, error) from None
+    try:
+        return _text(file, path, home)
+    except OSError as error:
+        raise _unread(path, home, error) from None
+    finally:
+        os.close(file)
+
+
+def _text(file: int, path: str, home: str) -> str:
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):
+        raise UsageError(f"{path} is not a regular file")
+    if status.st_uid not in (0, os.geteuid()):
+        raise Refused("UNSAFE_ENDPOINT", f"{path} belongs to uid {status.st_uid}, not to you")
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o002 or (mode & 0o020 and os.stat(home).st_mode & 0o070):
+        raise Refused(
+            "UNSAFE_ENDPOINT", f"{path} may be written by others (mode {mode:04o}): run `chmod 600`"
+        )
+    data = b""
+    while len(data) <= BYTES_MAX and (chunk := os.read(file, BYTES_MAX + 1 - len(data))):
+        data += chunk
+    if len(data) > BYTES_MAX:
+        raise UsageError(f"{path} is larger than {BYTES_MAX} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}, line {line}: not UTF-8") from None
+
+
+def _unread(path: str, home: str, error: OSError) -> Refused | UsageError:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return Refused("PERMISSION_DENIED", f"{path}: {error.strerror}")
+    if error.errno == errno.ENOTDIR:
+        return Refused("UNSAFE_ENDPOINT", f"{home} is not a directory: move it away, or set TIELINE_HOME")
+    return UsageError(f"{path}: {error.strerror}")

@@ -1,0 +1,86 @@
+"""config.toml: what is read, what is refused, and that nothing at its name holds the reader."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tieline.errors import Refused, TielineError, UsageError
+from tieline.runtime.configuration import BYTES_MAX, configuration_text
+
+
+@pytest.fixture
+def path(private_home: Path) -> Path:
+    """Where the configuration is."""
+    return private_home / "config.toml"
+
+
+def refusal(path: Path) -> TielineError:
+    """Return what reading it raises."""
+    with pytest.raises(TielineError) as caught:
+        configuration_text(str(path.parent))
+    return caught.value
+
+
+def test_text_that_is_absent_is_empty_and_a_link_is_followed(path: Path) -> None:
+    """No file is no setting; a link leads to the file; one that leads nowhere is an error."""
+    assert configuration_text(str(path.parent)) == ""
+    (path.parent / "kept").write_text("# ü\n")
+    path.symlink_to("kept")
+    assert configuration_text(str(path.parent)) == "# ü\n"
+    (path.parent / "kept").unlink()
+    assert "leads nowhere" in str(refusal(path))
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("kind", ["pipe", "endless", "directory"])
+def test_text_of_no_regular_file_is_refused_at_once(path: Path, kind: str) -> None:
+    """A pipe holds nobody, an endless device fills no memory, a directory is no file."""
+    if kind == "pipe":
+        os.mkfifo(path, 0o600)
+    elif kind == "endless":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    error = refusal(path)
+    assert (type(error), error.code) == (UsageError, "USAGE")
+    assert "not a regular file" in str(error)
+
+
+def test_text_longer_than_the_bound_is_refused(path: Path) -> None:
+    """The last byte that is taken is the bound's."""
+    path.write_text("#" * BYTES_MAX)
+    assert len(configuration_text(str(path.parent))) == BYTES_MAX
+    path.write_text("#" * (BYTES_MAX + 1))
+    assert "larger than" in str(refusal(path))
+
+
+def test_text_that_is_not_utf_8_names_its_line(path: Path) -> None:
+    """Bytes that are no text are refused with the line on which they stand."""
+    path.write_bytes(b"# a\n\xff\xfe")
+    assert str(refusal(path)).endswith("config.toml, line 2: not UTF-8")
+
+
+@pytest.mark.clause("S1")
+def test_text_that_others_may_write_is_refused(path: Path) -> None:
+    """Who may write it decides with whom the agents speak; a group that cannot enter the home may not."""
+    path.write_text("# a")
+    path.chmod(0o666)
+    error = refusal(path)
+    assert (type(error), error.code) == (Refused, "UNSAFE_ENDPOINT")
+    assert "0666" in str(error)
+    path.chmod(0o664)
+    assert configuration_text(str(path.parent)) == "# a"
+    path.parent.chmod(0o750)
+    assert refusal(path).code == "UNSAFE_ENDPOINT"
+    path.parent.chmod(0o700)
+
+
+def test_text_below_a_closed_or_wrong_home_is_refused_as_that(private_home: Path) -> None:
+    """A home that may not be entered, and one that is a file, are named, never taken for an absent one."""
+    home = private_home / "h"
+    home.mkdir(mode=0o000)
+    assert refusal(home / "config.toml").code == "PERMISSION_DENIED"
+    home.rmdir()
+    home.write_text("")
+    assert refusal(home / "config.toml").code == "UNSAFE_ENDPOINT"
