@@ -1,6 +1,7 @@
 """What works on this machine and what does not, judged without a root.
 
-Rule 1: it only looks: nothing is made, repaired or removed.
+Rule 1: nothing is repaired, and nothing is made that stays: whether a root could write is tried, with a
+private file that is synced and removed again. Looking at modes alone would miss a full disk.
 Rule 2: every check says what is so; one that is not well says what to do.
 Rule 3: what cannot be seen from here is said to be unseen, never to be absent.
 
@@ -10,9 +11,8 @@ Source: DESIGN.md 4 "doctor", 8; reference/native.md 1D, 1T; reference/reliabili
 import _socket
 import errno
 import os
-import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,14 +20,26 @@ from typing import Any, NamedTuple
 from tieline import __version__
 from tieline.errors import Refused, TielineError, UsageError, next_action
 from tieline.runtime.client import Client
+from tieline.runtime.configuration import configuration_path, configuration_text
 from tieline.runtime.glance import look
 from tieline.runtime.locate import Places, Root, here, places, survey
+from tieline.store.files import open_directory
+from tieline.store.files.checks import check_ancestor, system_refusal
 
 __all__ = ["Check", "Checkup", "checkup"]
 
 ASK_S = 2.0
 SQLITE_MIN = (3, 51, 3)
 CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
+PROBE_NAME = "doctor.probe"
+"""Has a dot, so that it is no instance, and no suffix that a reader of these directories looks for."""
+PROBE_BYTES = 65_536
+FAULTS_SHOWN_MAX = 8
+SPACE_BYTES_MIN = 4_194_304
+"""A root that takes its first message has its log and its spare pages grown by 1 MiB each, and copies."""
+CONFIGURATION_ACTION = "correct it; roots read it when they start"
+HOME_PARTS = ("peer-messages", "logs")
+COORDINATION_PARTS = ("active-agents", "peer-runtime")
 
 
 class Check(NamedTuple):
@@ -55,10 +67,13 @@ def checkup(environment: Mapping[str, str]) -> Checkup:
     try:
         where = places(environment)
     except UsageError as error:
-        checks.append(Check("configuration", False, str(error), "correct it"))
+        checks.append(Check("configuration", False, str(error), CONFIGURATION_ACTION))
         return Checkup(checks, roots, counters)
+    except TielineError as error:
+        return Checkup([*checks, _refusal("configuration", error)], roots, counters)
     checks.append(_configuration(where, environment))
-    checks += [_directory("home", where.home), _directory("coordination directory", where.coordination)]
+    checks.append(_directory("home", where.home, HOME_PARTS))
+    checks.append(_directory("coordination directory", where.coordination, COORDINATION_PARTS))
     checks.append(_presence(where, counters))
     checks += _roots(where, roots, counters)
     checks += _stores(where, counters)
@@ -126,17 +141,14 @@ def _container() -> Check:
 def _configuration(where: Places, environment: Mapping[str, str]) -> Check:
     from tieline import config  # noqa: PLC0415 - only this command reads the whole of it
 
-    path = f"{where.home}/config.toml"
+    path = configuration_path(where.home)
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        text = ""
-    except (OSError, ValueError) as error:
-        return Check("configuration", False, f"{path}: {error}", "make it readable UTF-8 text")
-    try:
+        text = configuration_text(where.home)
         settings = config.load(text, path, environment)
     except UsageError as error:
-        return Check("configuration", False, str(error), "correct it; roots read it at start")
+        return Check("configuration", False, str(error), CONFIGURATION_ACTION)
+    except TielineError as error:
+        return _refusal("configuration", error)
     if not settings.enabled:
         return Check(
             "configuration", False, "communication is switched off", next_action("COMMUNICATION_DISABLED")
@@ -145,21 +157,72 @@ def _configuration(where: Places, environment: Mapping[str, str]) -> Check:
     return Check("configuration", True, f"{path if text else 'defaults'}: {held}")
 
 
-def _directory(name: str, path: str) -> Check:
+def _directory(name: str, path: str, parts: Sequence[str]) -> Check:
+    """Try what a root that starts does below `path`, in each of its private parts."""
+    is_there = True
+    for part in parts:
+        try:
+            is_there = _write_into(path, f"{path}/{part}") and is_there
+        except TielineError as error:
+            action = "free some space" if error.code == "QUEUE_FULL" else error.action
+            return Check(name, False, f"{error.code}: {error}", action)
+    free_bytes = _free_bytes(path)
+    if free_bytes < SPACE_BYTES_MIN:
+        text = f"{path}: {free_bytes} bytes are free; an agent needs up to {SPACE_BYTES_MIN} for its store"
+        return Check(name, False, text, "free some space")
+    state = "written to, synced" if is_there else "not all made yet; it can be"
+    return Check(name, True, f"{path}: {state}; {free_bytes // 1_048_576} MiB free")
+
+
+def _write_into(top: str, path: str) -> bool:
+    """Return whether the private directory `path` is there, after it, or what it would be made in, was tried.
+
+    Raises:
+        TielineError: a root could not store anything there.
+    """
     try:
-        status = os.lstat(path)
+        with open_directory(path, create=False) as directory:
+            directory.write_atomic(PROBE_NAME, bytes(PROBE_BYTES), sync=True)
+            directory.remove(PROBE_NAME)
     except FileNotFoundError:
-        return Check(name, True, f"{path}: not made yet")
+        _require_makeable(top, path)
+        return False
+    return True
+
+
+def _require_makeable(top: str, path: str) -> None:
+    """Return where a root could make the missing directory `path`; raise as `open_directory` else."""
+    if os.path.lexists(top):
+        probe = f"{top}/{PROBE_NAME}-{os.getpid()}"
+        with open_directory(probe, create=True) as directory:
+            try:
+                directory.write_atomic(PROBE_NAME, bytes(PROBE_BYTES), sync=True)
+            finally:
+                directory.remove(PROBE_NAME)
+                os.rmdir(probe)
+        return
+    at = os.path.dirname(top)
+    while not os.path.lexists(at):
+        at = os.path.dirname(at)
+    # Somebody else's directory: nothing is put there, not even for an instant.
+    try:
+        for part in [real := Path(at).resolve(), *real.parents]:
+            check_ancestor(part.stat(), path)
     except OSError as error:
-        return Check(name, False, f"{path}: {error.strerror}", next_action("PERMISSION_DENIED"))
-    if not stat.S_ISDIR(status.st_mode):
-        return Check(name, False, f"{path} is no plain directory", next_action("UNSAFE_ENDPOINT"))
-    if status.st_uid != os.geteuid():
-        return Check(name, False, f"{path} belongs to user {status.st_uid}", next_action("UNSAFE_ENDPOINT"))
-    mode = stat.S_IMODE(status.st_mode)
-    if mode & 0o077:
-        return Check(name, False, f"{path} has mode {mode:04o}", f"chmod 700 {path}")
-    return Check(name, True, f"{path}, mode {mode:04o}")
+        raise system_refusal(error, at) from error
+    if not real.is_dir():
+        raise Refused("UNSAFE_ENDPOINT", f"{at} is not a directory: move it away, or choose another path")
+    if not os.access(real, os.W_OK | os.X_OK):
+        raise Refused("PERMISSION_DENIED", f"{top} cannot be made in {at}: no write permission")
+
+
+def _free_bytes(path: str) -> int:
+    """Return how many bytes an ordinary user may still fill where `path` is, or will be."""
+    at = path
+    while not os.path.exists(at):
+        at = os.path.dirname(at)
+    status = os.statvfs(at)
+    return status.f_bavail * status.f_frsize
 
 
 def _presence(where: Places, counters: dict[str, int]) -> Check:
@@ -177,7 +240,8 @@ def _presence(where: Places, counters: dict[str, int]) -> Check:
     if sight.unseen:
         return Check("presence", False, text, next_action("FOREIGN_NAMESPACE"))
     if sight.faults:
-        action = f"look at {where.coordination}/active-agents: a record must be a private regular file"
+        text += f" ({'; '.join(sight.fault_texts[:FAULTS_SHOWN_MAX])})"
+        action = f"remove them from {where.coordination}/active-agents, or end the program that writes them"
         return Check("presence", False, text, action)
     return Check("presence", True, text)
 
@@ -224,7 +288,10 @@ def _root(root: Root, roots: list[dict[str, Any]]) -> Check:
         text = f"it is of version {answer.get('version')}, this command of {__version__}"
         return Check(name, False, text, next_action("VERSION_SKEW"))
     bad = [
-        check for check in answer.get("checks", []) if isinstance(check, dict) and check.get("ok") is False
+        check
+        for check in answer.get("checks", [])
+        # Presence is the same for all roots: it is judged above, once, with the names of the files.
+        if isinstance(check, dict) and check.get("ok") is False and check.get("name") != "directory"
     ]
     if bad:
         return Check(

@@ -35,9 +35,10 @@ _HOLD: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Sight(NamedTuple):
     """What one look at presence showed.
 
-    `peers` are descriptors in the doors' shape, in peer id order; `faults` counts records that could not
-    be read; `stale` those without a heartbeat for 15 s, or of a process that ended; `unseen` fresh ones of a
-    process in another container; `outside` fresh ones beyond the scope that was asked for.
+    `peers` are descriptors in the doors' shape, in peer id order, one for each peer id; `faults` counts
+    records that could not be read, and `fault_texts` names the file and the cause of each; `stale` those
+    without a heartbeat for 15 s, or of a process that ended; `unseen` fresh ones of a process in another
+    container; `outside` fresh ones beyond the scope that was asked for.
     """
 
     peers: list[dict[str, Any]]
@@ -45,12 +46,14 @@ class Sight(NamedTuple):
     stale: int
     unseen: int
     outside: int
+    fault_texts: tuple[str, ...] = ()
 
 
-def documents(directory: str, suffix: str = ".json") -> tuple[list[tuple[str, dict[str, Any]]], int]:
-    """Return the JSON objects of a private directory as (file name, object), and how many could not be read.
+def documents(directory: str, suffix: str = ".json") -> tuple[list[tuple[str, dict[str, Any]]], list[str]]:
+    """Return the JSON objects of a private directory as (file name, object), and the others' faults.
 
-    A directory that does not exist holds none.
+    A fault is a sentence with the file's name and why it could not be read. A directory that does not
+    exist holds none.
 
     Raises:
         Refused: `UNSAFE_ENDPOINT`, it is not ours alone; `PERMISSION_DENIED`, we may not read it.
@@ -58,7 +61,7 @@ def documents(directory: str, suffix: str = ".json") -> tuple[list[tuple[str, di
     try:
         held = os.open(directory, _HOLD)
     except FileNotFoundError:
-        return [], 0
+        return [], []
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM):
             raise Refused("PERMISSION_DENIED", f"this process may not read {directory}") from None
@@ -68,16 +71,16 @@ def documents(directory: str, suffix: str = ".json") -> tuple[list[tuple[str, di
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise Refused("UNSAFE_ENDPOINT", f"{directory} is not yours alone (mode 0700)")
         found: list[tuple[str, dict[str, Any]]] = []
-        fault_count = 0
+        faults: list[str] = []
         for name in sorted(os.listdir(held)):
             if not name.endswith(suffix) or name.startswith("."):
                 continue
             document = _document(held, name)
-            if document is not None:
+            if isinstance(document, dict):
                 found.append((name, document))
             elif _is_there(held, name):
-                fault_count += 1
-        return found, fault_count
+                faults.append(f"{name}: {document}")
+        return found, faults
     finally:
         os.close(held)
 
@@ -90,31 +93,40 @@ def _is_there(held: int, name: str) -> bool:
     return True
 
 
-def _document(held: int, name: str) -> dict[str, Any] | None:
-    """Return a record, or None where it is not a private regular file with one JSON object."""
+def _document(held: int, name: str) -> dict[str, Any] | str:
+    """Return a record, or why it is not a private regular file with one JSON object."""
     try:
         file = os.open(name, _READ, dir_fd=held)
-    except OSError:
-        return None
+    except OSError as error:
+        return "it is a link" if error.errno == errno.ELOOP else str(error.strerror)
     try:
-        status = os.fstat(file)
-        if (
-            not stat.S_ISREG(status.st_mode)
-            or status.st_nlink != 1
-            or status.st_uid != os.geteuid()
-            or status.st_mode & 0o077
-            or status.st_size > RECORD_BYTES_MAX
-        ):
-            return None
+        cause = _cause(os.fstat(file))
+        if cause:
+            return cause
         data = b""
         while chunk := os.read(file, RECORD_BYTES_MAX + 1 - len(data)):
             data += chunk
         document = json.loads(data) if len(data) <= RECORD_BYTES_MAX else None
-    except (OSError, ValueError, RecursionError):
-        return None
+    except OSError as error:
+        return str(error.strerror)
+    except (ValueError, RecursionError):
+        return "it is not JSON"
     finally:
         os.close(file)
-    return document if isinstance(document, dict) else None
+    return document if isinstance(document, dict) else "it holds no JSON object"
+
+
+def _cause(status: os.stat_result) -> str:
+    """Return why a file is not to be believed, "" when it is."""
+    if not stat.S_ISREG(status.st_mode):
+        return "it is no regular file"
+    if status.st_uid != os.geteuid():
+        return f"it belongs to uid {status.st_uid}"
+    if status.st_nlink != 1:
+        return "it has more than one name"
+    if status.st_mode & 0o077:
+        return f"it is open to others (mode {stat.S_IMODE(status.st_mode):04o})"
+    return f"it is larger than {RECORD_BYTES_MAX} bytes" if status.st_size > RECORD_BYTES_MAX else ""
 
 
 def look(coordination: str, workspace: str, scope: str = "workspace", query: str = "") -> Sight:
@@ -129,16 +141,16 @@ def look(coordination: str, workspace: str, scope: str = "workspace", query: str
     Raises:
         Refused: as `documents`.
     """
-    records, fault_count = documents(coordination + "/active-agents")
+    records, faults = documents(coordination + "/active-agents")
     now_ms = time.time_ns() // 1_000_000
     own_repository = repository_of(workspace) if scope == "repository" or records else ""
-    peers: list[dict[str, Any]] = []
+    peers: dict[str, dict[str, Any]] = {}
     stale_count = unseen_count = outside_count = 0
     namespaces: dict[str, int] | None = None
-    for _, record in records:
+    for name, record in records:
         age_ms = _age_ms(record, now_ms)
         if age_ms is None:
-            fault_count += 1
+            faults.append(f"{name}: it is no presence record of version 1")
             continue
         if age_ms > STALE_MS:
             stale_count += 1
@@ -155,9 +167,12 @@ def look(coordination: str, workspace: str, scope: str = "workspace", query: str
         if not _is_in_scope(record, descriptor, workspace, own_repository, scope):
             outside_count += 1
         elif _matches(descriptor, query.lower()):
-            peers.append(descriptor)
-    peers.sort(key=lambda peer: (str(peer.get("peerId", "~")), str(peer["sessionId"])))
-    return Sight(peers, fault_count, stale_count, unseen_count, outside_count)
+            # One instance has one record: of several, as after a copy, the latest is shown.
+            key = str(descriptor.get("peerId") or f"~{name}")
+            if key not in peers or age_ms < peers[key]["ageMs"]:
+                peers[key] = descriptor
+    listed = [peers[key] for key in sorted(peers)]
+    return Sight(listed, len(faults), stale_count, unseen_count, outside_count, tuple(faults))
 
 
 def _age_ms(record: dict[str, Any], now_ms: int) -> int | None:

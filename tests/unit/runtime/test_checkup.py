@@ -10,8 +10,10 @@ import pytest
 
 from tests.unit.runtime.test_glance import record
 from tests.unit.runtime.test_locate import life
+from tieline.errors import Refused
 from tieline.runtime import checkup as module
 from tieline.runtime.checkup import Check, checkup
+from tieline.store.files import Directory
 
 
 @pytest.fixture
@@ -36,13 +38,70 @@ def test_checkup_of_a_sound_home_is_well_and_makes_nothing(home: Path) -> None:
 
 
 @pytest.mark.clause("S1")
-def test_checkup_of_a_shared_home_says_chmod(home: Path) -> None:
-    """A home that others may enter is named with the command that closes it."""
+def test_checkup_of_what_others_may_enter_names_it(home: Path) -> None:
+    """The home may be looked at by others, as a root allows; what is private below it may not."""
     home.chmod(0o755)
-    check = found(home)["home"]
+    assert found(home)["home"].ok
+    (home / "active-agents").chmod(0o755)
+    check = found(home)["coordination directory"]
     assert not check.ok
-    assert check.action == f"chmod 700 {home}"
+    assert "chmod 700" in check.text
+    (home / "active-agents").chmod(0o700)
+    home.chmod(0o777)
+    assert "that others may write" in found(home)["home"].text
     home.chmod(0o700)
+
+
+def test_checkup_of_a_place_that_takes_nothing_names_it(private_home: Path) -> None:
+    """Where a root could store nothing, nothing is well: closed, below a file, or below a closed folder."""
+    home = private_home / "h"
+    home.mkdir(mode=0o500)
+    assert not found(home)["home"].ok
+    home.chmod(0o700)
+    for name in ("peer-messages", "logs", "active-agents", "peer-runtime"):
+        (home / name).mkdir(mode=0o700)
+    assert all(check.ok for check in found(home).values())
+    (home / "peer-messages").chmod(0o500)
+    check = found(home)["home"]
+    assert (check.ok, "peer-messages" in check.text) == (False, True)
+    (home / "peer-messages").chmod(0o700)
+    (home / "peer-runtime").chmod(0o500)
+    assert not found(home)["coordination directory"].ok
+    (home / "peer-runtime").chmod(0o700)
+    (private_home / "file").touch()
+    assert not found(private_home / "file" / "h")["configuration"].ok
+    (private_home / "closed").mkdir(mode=0o500)
+    check = found(private_home / "closed" / "h")["home"]
+    assert (check.ok, "cannot be made" in check.text) == (False, True)
+    elsewhere = found(home, TIELINE_COORDINATION_DIRECTORY=str(private_home / "closed" / "c"))
+    assert elsewhere["home"].ok
+    assert not elsewhere["coordination directory"].ok
+
+
+def test_checkup_on_a_full_disk_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes no byte, and one with too little left for an agent's store, are not well."""
+
+    def full(self: object, name: str, data: bytes, *, sync: bool) -> int:
+        assert (len(data) > 0, sync) == (True, True)
+        raise Refused("QUEUE_FULL", f"no space for {name}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Directory, "write_atomic", full)
+        for name in ("home", "coordination directory"):
+            check = found(home)[name]
+            assert (check.ok, check.action) == (False, "free some space")
+    monkeypatch.setattr(module, "_free_bytes", lambda path: module.SPACE_BYTES_MIN - 1)
+    assert "are free" in found(home)["home"].text
+
+
+def test_checkup_leaves_nothing_behind(home: Path) -> None:
+    """What was made to try a place is removed again, also where the trial failed."""
+    before = sorted(str(path) for path in home.rglob("*"))
+    found(home)
+    (home / "logs").mkdir(mode=0o700)
+    found(home)
+    (home / "logs").rmdir()
+    assert sorted(str(path) for path in home.rglob("*")) == before
 
 
 def test_checkup_of_a_wrong_setting_names_it(home: Path) -> None:
@@ -52,6 +111,18 @@ def test_checkup_of_a_wrong_setting_names_it(home: Path) -> None:
     assert not check.ok
     assert "idle_behavior" in check.text
     assert not found(home, TIELINE_SCOPE="galaxy")["configuration"].ok
+
+
+@pytest.mark.timeout(10)
+def test_checkup_of_a_configuration_that_is_no_file_names_it(home: Path) -> None:
+    """A pipe at its name does not hold the doctor; bytes that are no text and a broken file are named."""
+    path = home / "config.toml"
+    os.mkfifo(path, 0o600)
+    assert "not a regular file" in found(home)["configuration"].text
+    path.unlink()
+    for data, word in ((b"\xff\xfe", "UTF-8"), (b"[x", "TOML"), (b"[communication]\nnew = 1\n", "unknown")):
+        path.write_bytes(data)
+        assert word in found(home)["configuration"].text
 
 
 @pytest.mark.clause("native-208")
@@ -69,7 +140,9 @@ def test_checkup_counts_presence_and_its_faults(home: Path) -> None:
     (home / "active-agents" / "b.json").write_text("{")
     result = checkup({"TIELINE_HOME": str(home)})
     assert (result.counters["presenceFresh"], result.counters["presenceFaults"]) == (1, 1)
-    assert not {check.name: check.ok for check in result.checks}["presence"]
+    check = {check.name: check for check in result.checks}["presence"]
+    assert not check.ok
+    assert "b.json: it is open to others (mode 0644)" in check.text
 
 
 def own(home: Path, owner: dict[str, Any]) -> None:

@@ -126,8 +126,26 @@ def test_look_counts_stale_faulty_and_distant_records(home: Path) -> None:
     (home / "active-agents" / "g.json").symlink_to(home / "active-agents" / "a.json")
     sight = look(str(home), WORKSPACE)
     assert [peer["instanceId"] for peer in sight.peers] == ["i-1"]
-    assert sight[1:] == (4, 1, 0, 1)
+    assert sight[1:5] == (4, 1, 0, 1)
+    assert sight.fault_texts == (
+        "d.json: it is not JSON",
+        "f.json: it is open to others (mode 0644)",
+        "g.json: it is a link",
+        "e.json: it is no presence record of version 1",
+    )
     assert len(look(str(home), WORKSPACE, "machine").peers) == 2
+
+
+def test_look_at_copied_records_shows_each_peer_once(home: Path) -> None:
+    """A record that was copied, by a backup or a person, makes no second peer; the latest is shown."""
+    put(home, record(updatedAt=iso(9), model="old"), "a.json")
+    put(home, record(model="new"), "b.json")
+    put(home, record(updatedAt=iso(5), model="older"), "c.json")
+    put(home, {**record(), "communication": None}, "d.json")
+    put(home, {**record(), "communication": None}, "e.json")
+    peers = look(str(home), WORKSPACE).peers
+    assert [peer["model"] for peer in peers if "peerId" in peer] == ["new"]
+    assert len(peers) == 3
 
 
 @pytest.mark.clause("native-31")
