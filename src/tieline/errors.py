@@ -43,8 +43,8 @@ WIRE_CODES: dict[str, str] = {
     "CAPABILITY_DENIED": "choose a peer that has the capability, or leave out the option that needs it",
     "UNSUPPORTED_PROTOCOL": "update the older of the two ends",
     "QUEUE_FULL": (
-        "let the recipient read its mail, then send the same message id again; nothing that was "
-        "accepted is dropped"
+        "let the recipient read its mail or free its disk, as its `tieline doctor` says, then send the "
+        "same message id again; nothing that was accepted is dropped"
     ),
     "MESSAGE_TOO_LARGE": "shorten the text, or write it to a file and send the path",
     "DELIVERY_UNKNOWN": (
@@ -88,7 +88,7 @@ LOCAL_CODES: dict[str, str] = {
     ),
     "FOREIGN_NAMESPACE": "this process is in another container: use the MCP tool of the agent's own door",
     "VERSION_SKEW": "restart the older program so that both are of the same version",
-    "USAGE": "read `tieline COMMAND --help`",
+    "USAGE": "correct what the text names; every command explains itself with --help",
 }
 """Codes that never leave this machine's own doors."""
 
