@@ -291,12 +291,12 @@ class SimRoot:
             is_ask=is_ask,
         )
 
-    def expose(self, owner: Peer, message_ids: tuple[str, ...] | None = None, fate: str = "") -> None:
+    def expose(self, owner: Peer, cursors: tuple[int, ...] | None = None, fate: str = "") -> None:
         """Show mail to the model; `fate` says what becomes of it at once: taken, untaken or nothing yet."""
         self._token_count += 1
         token = f"{self.name}-t{self._token_count}"
         command = Expose(
-            owner, token, "boundary", self.limits.boundary_messages, self.limits.boundary_bytes, message_ids
+            owner, token, "boundary", self.limits.boundary_messages, self.limits.boundary_bytes, cursors
         )
 
         def shown(answer: object) -> None:
@@ -321,9 +321,9 @@ class SimRoot:
         owner = self.engine.own_peer(owner_id)
         if owner is None or not self.is_alive:
             return
-        self.expose(owner, (message_id,), "taken")
         found = self.engine.held(owner, message_id=message_id, unread_only=False, count_max=1)
         if found:
+            self.expose(owner, (found[0].cursor,), "taken")
             envelope = found[0].envelope
             self.say(
                 owner,

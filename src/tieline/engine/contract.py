@@ -154,8 +154,9 @@ class Expose(msgspec.Struct, frozen=True):
     """Prepare mail for the model. Answer: tuple of `Held`, oldest first, or `Refusal` (RESOURCE_BUSY).
 
     Only accepted, unexpired mail of `owner` that no other token has prepared is chosen, at most
-    `count_max` records and `bytes_max` bytes of content (the first always fits). With `message_ids`,
-    exactly those; one that another token holds gives RESOURCE_BUSY. Sets `re_exposed` counts.
+    `count_max` records and `bytes_max` bytes of content (the first always fits). With `cursors`
+    exactly those records, because one message id may name the mail of several senders; one that another
+    token holds gives RESOURCE_BUSY. Sets `re_exposed` counts.
     """
 
     owner: Peer
@@ -163,7 +164,7 @@ class Expose(msgspec.Struct, frozen=True):
     rung: str  # which door: "boundary", "turn_end", "prompt", "read", "push", "cli"
     count_max: int
     bytes_max: int
-    message_ids: tuple[str, ...] | None = None
+    cursors: tuple[int, ...] | None = None
     with_passive: bool = True
     only_steer: bool = False
 

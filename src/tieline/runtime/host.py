@@ -11,6 +11,7 @@ Source: reference/native.md 1L, 2.10; reference/reliability.md S15; DESIGN.md 2,
 
 import hmac
 from collections import OrderedDict
+from collections.abc import Iterable
 
 import msgspec
 
@@ -64,7 +65,7 @@ class Host:
         self.context_percent: int | None = None
         self.is_wake_out = False
         self.answers: dict[str | None, Answers] = {}
-        self.excerpted: OrderedDict[str, None] = OrderedDict()  # shown once as an excerpt, still unread
+        self.excerpted: OrderedDict[int, None] = OrderedDict()  # shown once as an excerpt, still unread
         self._tokens: dict[str, str] = {}
 
     def state(self, *, is_busy: bool | None, pause: str | None, has_pause: bool) -> None:
@@ -109,10 +110,10 @@ class Host:
         """Whether any run is live."""
         return bool(self._tokens)
 
-    def note_excerpts(self, message_ids: tuple[str, ...]) -> None:
-        """Remember whose excerpt was shown: once is enough."""
-        for message_id in message_ids:
-            self.excerpted[message_id] = None
+    def note_excerpts(self, cursors: Iterable[int]) -> None:
+        """Remember which records were shown as an excerpt: once is enough."""
+        for cursor in cursors:
+            self.excerpted[cursor] = None
         while len(self.excerpted) > EXCERPTS_MAX:
             self.excerpted.popitem(last=False)
 

@@ -138,19 +138,19 @@ async def boundary(node: "Node", _actor: Actor, asked: Boundary, _call: str | No
     waiting = tuple(
         item
         for item in node.engine.held(owner, unread_only=True, count_max=WAITING_SEEN_MAX)
-        if _may_come(item, asked.kind) and item.envelope.message_id not in node.host.excerpted
+        if _may_come(item, asked.kind) and item.cursor not in node.host.excerpted
     )
     fitting = node.rendered(waiting, limits.boundary_bytes, limits.boundary_messages)
-    node.host.note_excerpts(fitting.excerpt_ids)
-    held, token = await _prepare(node, owner, fitting.message_ids, asked.kind)
-    shown = {item.envelope.message_id: item for item in held}
-    excerpts = [item for item in waiting if item.envelope.message_id in fitting.excerpt_ids]
-    text = node.rendered((*shown.values(), *excerpts), limits.boundary_bytes, limits.boundary_messages).text
+    excerpts = [waiting[place] for place in fitting.excerpts]
+    node.host.note_excerpts(item.cursor for item in excerpts)
+    whole = tuple(waiting[place].cursor for place in fitting.whole)
+    held, token = await _prepare(node, owner, whole, asked.kind)
+    text = node.rendered((*held, *excerpts), limits.boundary_bytes, limits.boundary_messages).text
     unread = node.engine.inbox_counts(owner)
     return Reply(
         {
             "text": text,
-            "messageIds": list(shown),
+            "messageIds": [item.envelope.message_id for item in held],
             "token": token,
             "generation": node.engine.arrival_generation,
             "remaining": max(0, unread.unread - len(held)),
@@ -169,10 +169,10 @@ def _may_come(item: Held, kind: str) -> bool:
 
 
 async def _prepare(
-    node: "Node", owner: Peer, message_ids: tuple[str, ...], kind: str
+    node: "Node", owner: Peer, cursors: tuple[int, ...], kind: str
 ) -> tuple[tuple[Held, ...], str | None]:
     """Prepare exactly these; return them with their token, or nothing and None."""
-    if not message_ids:
+    if not cursors:
         return (), None
     limits = node.settings.limits
     token = node.new_token()
@@ -183,7 +183,7 @@ async def _prepare(
             rung="boundary" if kind == "tool" else kind,
             count_max=limits.boundary_messages,
             bytes_max=limits.boundary_bytes,
-            message_ids=message_ids,
+            cursors=cursors,
         )
     )
     if isinstance(held, Refusal):

@@ -48,7 +48,7 @@ def rendered(
                 item.envelope.created_ms if item.envelope.created_ms is not None else item.at_ms
             ),
             content=item.envelope.content,
-            re_exposed=item.exposure_count > 1,
+            re_exposed=item.exposure_count > item.is_prepared,  # a prepared one counts this exposure, too
         )
         for item in messages
     ]
@@ -75,18 +75,7 @@ def events_after(engine: Messaging, owners: Sequence[Peer], after: int) -> list[
 
 def event_names(node: "Node", event: Event) -> dict[str, Any]:
     """Return what makes an event readable for a person: the other end's alias, topic and a preview."""
-    own = {peer.id for peer in node.owners()}
-    if event.recipient in own:
-        found = node.engine.held(
-            next(peer for peer in node.owners() if peer.id == event.recipient),
-            message_id=event.message_id,
-            unread_only=False,
-            count_max=1,
-        )
-        record: Held | Sent | None = found[0] if found else None
-    else:
-        sent = node.engine.sent(event.message_id, None)
-        record = sent[0] if sent else None
+    record = _record_of(node, event)
     if record is None:
         return {}
     envelope = record.envelope
@@ -100,6 +89,20 @@ def event_names(node: "Node", event: Event) -> dict[str, Any]:
     if envelope.topic:
         shape["topic"] = text.printable(envelope.topic, 80)
     return shape
+
+
+def _record_of(node: "Node", event: Event) -> Held | Sent | None:
+    """Return the record that an event is about: its id, its sender and its recipient name it together."""
+    owner = node.engine.own_peer(event.recipient)
+    if owner is not None:
+        held = node.engine.held(
+            owner, from_peer=event.sender, message_id=event.message_id, unread_only=False, count_max=1
+        )
+        return held[0] if held else None
+    for item in node.engine.sent(event.message_id, None):
+        if (item.receipt.sender, item.receipt.recipient) == (event.sender, event.recipient):
+            return item
+    return None
 
 
 def who(node: "Node") -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tieline.model.message import Attachment, Delivery
 from tieline.model.receipt import Receipt, State
 from tieline.runtime import answers, render
 from tieline.runtime.calls import Actor, Params, Reply
-from tieline.runtime.sending import Wish, settled, submit
+from tieline.runtime.sending import Wish, expires_ms, latest, settled, submit
 from tieline.runtime.tools import PeerMessages, cursor_number, read_mail
 
 if TYPE_CHECKING:
@@ -144,14 +144,13 @@ async def _send_one(node: "Node", actor: Actor, asked: Send, to: str) -> dict[st
         target, receipt = await _submit(node, actor, asked, to)
     except (Refused, RecoveryRequired) as error:
         return error
-    sender = node.acting_peer(actor, asked.run)
-    receipt = await settled(node, sender, receipt, _bounded(asked.wait_ms))
+    receipt = await settled(node, receipt, _bounded(asked.wait_ms))
     if receipt.state is State.REJECTED:
         code = receipt.outcome or "PEER_OFFLINE"
         return Refused(
             code, f"{target.alias} refused message {receipt.message_id}", is_retryable=receipt.is_retryable
         )
-    return _shape(node, actor, asked, target, receipt)
+    return _shape(node, target, receipt)
 
 
 async def _submit(node: "Node", actor: Actor, asked: Send, to: str) -> tuple[Descriptor, Receipt]:
@@ -176,9 +175,8 @@ async def _submit(node: "Node", actor: Actor, asked: Send, to: str) -> tuple[Des
     return await submit(node, sender, wish)
 
 
-def _shape(node: "Node", actor: Actor, asked: Send, target: Descriptor, receipt: Receipt) -> dict[str, Any]:
-    sender = node.acting_peer(actor, asked.run)
-    shape = render.receipt(receipt, node.expires_ms(receipt.message_id, sender))
+def _shape(node: "Node", target: Descriptor, receipt: Receipt) -> dict[str, Any]:
+    shape = render.receipt(receipt, expires_ms(node, receipt))
     shape["target"] = {"peerId": target.peer.id, "alias": target.alias}
     shape["text"] = render.receipt_text(receipt)
     return shape
@@ -220,12 +218,12 @@ async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Rep
         found = node.engine.held(
             sender, from_peer=target.peer.id, reply_to=receipt.message_id, unread_only=False, count_max=1
         )
-        receipt = next((item.receipt for item in node.engine.sent(receipt.message_id, sender)), receipt)
+        receipt = latest(node, receipt)
         left = deadline - loop.time()
         if found or receipt.state in (State.REJECTED, State.EXPIRED) or left <= 0:
             break
         await arrival.joined(watch).wait(left)
-    shape = _shape(node, actor, asked, target, receipt)
+    shape = _shape(node, target, receipt)
     if not found and receipt.state is State.REJECTED:
         raise Refused(receipt.outcome or "PEER_OFFLINE", f"{target.alias} refused the question")
     if not found and receipt.state is State.EXPIRED:
@@ -234,7 +232,8 @@ async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Rep
         )
     if not found:
         return Reply({"receipt": shape, "reply": None, "timedOut": True})
-    read = PeerMessages(message_id=found[0].envelope.message_id, run=asked.run)
+    answer = found[0].envelope
+    read = PeerMessages(message_id=answer.message_id, from_=answer.sender.id, run=asked.run)
     reply = await read_mail(node, actor, read, wait_ms=0, rung="read")
     messages = reply.result["messages"]
     return Reply(

@@ -231,7 +231,9 @@ class Node:
     def _wake(self, event: Event) -> None:
         """Tell the host once that mail waits, when it may be woken."""
         owner = self.engine.own_peer(event.owner) or Peer(self.instance)
-        found = self.engine.held(owner, message_id=event.message_id, unread_only=True, count_max=1)
+        found = self.engine.held(
+            owner, from_peer=event.sender, message_id=event.message_id, unread_only=True, count_max=1
+        )
         if not found or found[0].envelope.delivery == "passive":
             return
         envelope = found[0].envelope
@@ -384,10 +386,6 @@ class Node:
     def rendered(self, messages: Sequence[Held], bytes_max: int, count_max: int) -> Rendered:
         """Return mail as a model may read it, as much as fits."""
         return inspect.rendered(messages, self.new_token, bytes_max, count_max)
-
-    def expires_ms(self, message_id: str, sender: Peer) -> int | None:
-        """Return when a sent message expires."""
-        return next((item.expires_ms for item in self.engine.sent(message_id, sender)), None)
 
     def history(self, cursor: int) -> list[dict[str, Any]]:
         """Return the moves of one record, from the real store's events."""

@@ -2,6 +2,7 @@
 
 Rule 1: a target is resolved to an exact peer before anything is stored; a wrong name stores nothing.
 Rule 2: a wait never changes a message; it only looks at what the store says.
+Rule 3: a message id names one message for each recipient: what is said of it is said of that recipient.
 
 Source: reference/native.md 1C, 1H, 2.4, 2.9; open-bugs.md O03, O04.
 """
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tieline.config import Scope
-from tieline.engine.contract import Act, Draft, Standing, Submit
+from tieline.engine.contract import Act, Draft, Sent, Standing, Submit
 from tieline.errors import RecoveryRequired, Refusal, Refused
 from tieline.model.identity import Availability, Capability, Descriptor, Peer
 from tieline.model.message import Attachment, Delivery
@@ -21,7 +22,7 @@ from tieline.model.receipt import FINAL, Receipt, State
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
 
-__all__ = ["Wish", "settled", "submit"]
+__all__ = ["Wish", "expires_ms", "latest", "settled", "submit"]
 
 UNSETTLED = frozenset({State.PENDING, State.UNKNOWN})
 
@@ -104,10 +105,28 @@ def wish_needs_tieline(wish: Wish) -> bool:
     )
 
 
-async def settled(
-    node: "Node", sender: Peer, first: Receipt, wait_ms: int, *, until_final: bool = False
-) -> Receipt:
-    """Return the receipt once the recipient has spoken (or, with `until_final`, spoken its last word).
+def sent_record(node: "Node", receipt: Receipt) -> Sent | None:
+    """Return the sent message that a receipt is about: same id, same sender, same recipient; or None."""
+    for item in node.engine.sent(receipt.message_id, None):
+        if (item.receipt.sender, item.receipt.recipient) == (receipt.sender, receipt.recipient):
+            return item
+    return None
+
+
+def expires_ms(node: "Node", receipt: Receipt) -> int | None:
+    """Return when the sent message that a receipt is about expires, in wall milliseconds."""
+    found = sent_record(node, receipt)
+    return None if found is None else found.expires_ms
+
+
+def latest(node: "Node", receipt: Receipt) -> Receipt:
+    """Return what is known now of the message that a receipt is about."""
+    found = sent_record(node, receipt)
+    return receipt if found is None else found.receipt
+
+
+async def settled(node: "Node", first: Receipt, wait_ms: int, *, until_final: bool = False) -> Receipt:
+    """Return the receipt once its recipient has spoken (or, with `until_final`, spoken its last word).
 
     After `wait_ms` it returns what is known then: pending or unknown are true answers, too.
     """
@@ -116,8 +135,7 @@ async def settled(
     receipt = first
     while True:
         watch = node.movement(receipt.message_id)
-        now = next((item.receipt for item in node.engine.sent(receipt.message_id, sender)), receipt)
-        receipt = now
+        receipt = latest(node, receipt)
         if receipt.state in FINAL or (not until_final and receipt.state not in UNSETTLED):
             return receipt
         left = deadline - loop.time()

@@ -23,7 +23,7 @@ from tieline.model.message import Delivery
 from tieline.model.receipt import Receipt, State
 from tieline.runtime import render
 from tieline.runtime.calls import Actor, Params, Reply
-from tieline.runtime.sending import Wish, settled, submit
+from tieline.runtime.sending import Wish, expires_ms, settled, submit
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
@@ -108,9 +108,9 @@ async def send_peer_message(node: "Node", actor: Actor, asked: SendPeerMessage, 
         act=node.act_of(peer) if actor.act is not Act.PERSON else Act.PERSON,
     )
     target, first = await submit(node, peer, wish)
-    receipt = await settled(node, peer, first, node.settings.limits.acknowledgement_ms + 500)
+    receipt = await settled(node, first, node.settings.limits.acknowledgement_ms + 500)
     refuse_failure(receipt)
-    shape = render.receipt(receipt, node.expires_ms(receipt.message_id, peer))
+    shape = render.receipt(receipt, expires_ms(node, receipt))
     shape["target"] = {"peerId": target.peer.id, "alias": target.alias}
     shape["text"] = render.receipt_text(receipt)
     return Reply(shape)
@@ -206,9 +206,7 @@ async def exposed(
     node: "Node", actor: Actor, asked: PeerMessages, found: tuple[Held, ...], rung: str
 ) -> tuple[str | None, tuple[Held, ...]]:
     """Prepare what may be prepared of `found`; what another reader holds is left out."""
-    free = tuple(
-        item.envelope.message_id for item in found if item.state is State.ACCEPTED and not item.is_prepared
-    )
+    free = tuple(item.cursor for item in found if item.state is State.ACCEPTED and not item.is_prepared)
     if not asked.consume or not free:
         return None, tuple(item for item in found if item.state is not State.ACCEPTED or not asked.consume)
     token = node.new_token()
@@ -218,7 +216,7 @@ async def exposed(
         rung=rung,
         count_max=MESSAGES_PER_READ_MAX,
         bytes_max=READ_BYTES_MAX,
-        message_ids=free,
+        cursors=free,
     )
     held = await node.ask(command)
     if isinstance(held, Refusal):

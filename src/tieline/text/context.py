@@ -82,12 +82,13 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 class Rendered(msgspec.Struct, frozen=True):
     """Text for the model, and which messages it holds: whole ones, and those of which it is an excerpt.
 
-    What is in neither stays in custody, unseen. An excerpt is no exposure of its message.
+    Both are places, from 0, in the messages that were given: two senders may use one message id. What is
+    in neither stays in custody, unseen. An excerpt is no exposure of its message.
     """
 
     text: str
-    message_ids: tuple[str, ...]
-    excerpt_ids: tuple[str, ...] = ()
+    whole: tuple[int, ...]
+    excerpts: tuple[int, ...] = ()
 
 
 def model_context(
@@ -117,11 +118,11 @@ def model_context(
     boundaries = [boundary_of(message) for message in messages[:count_max]]
     _check_boundaries(boundaries)
     frames: list[str] = []
-    whole: list[str] = []
-    excerpts: list[str] = []
+    whole: list[int] = []
+    excerpts: list[int] = []
     used = len(PREAMBLE.encode())
     alone_max = bytes_max - used
-    for message, boundary in zip(messages, boundaries, strict=False):
+    for place, (message, boundary) in enumerate(zip(messages, boundaries, strict=False)):
         frame = ""
         if len(message.content) <= alone_max:
             frame = _frame(message, boundary, boundaries, None)
@@ -134,7 +135,7 @@ def model_context(
             break
         used += _size(frame)
         frames.append(frame)
-        (excerpts if is_excerpt else whole).append(message.message_id)
+        (excerpts if is_excerpt else whole).append(place)
     if not frames:
         return Rendered("", ())
     return Rendered(PREAMBLE + "".join(frames), tuple(whole), tuple(excerpts))

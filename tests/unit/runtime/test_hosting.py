@@ -7,6 +7,8 @@ import pytest
 
 from tests.unit.runtime.roots import call, two
 from tieline import Refused
+from tieline.model.identity import Peer
+from tieline.runtime import inspect
 
 pytestmark = pytest.mark.asyncio
 
@@ -66,6 +68,48 @@ async def test_boundary_consumes_only_what_its_text_shows_whole(private_home: Pa
         read = await call(bob, "peer_messages", messageId=left[0].message_id)
         assert "x" * 7_900 in read["text"]
         assert await bob.inbox() == []
+
+
+@pytest.mark.clause("I9", "I16")
+async def test_boundary_shows_and_counts_each_of_two_messages_of_one_id(private_home: Path) -> None:
+    """Two senders may use one id: each is shown before it counts as read, and one that waits stays unread."""
+    async with two(private_home, limits={"boundary_messages": 1}) as (alice, bob):
+        await alice.send("bob", "from alice", message_id="z")
+        await bob.send("bob", "from bob", message_id="z")
+        for text, other in (("from alice", "from bob"), ("from bob", "from alice")):
+            shown = await call(bob, "host.boundary", kind="tool")
+            assert text in shown["text"]
+            assert other not in shown["text"]
+            assert shown["messageIds"] == ["z"]
+            assert (await call(bob, "host.taken", token=shown["token"]))["consumed"] == 1
+    async with two(private_home) as (alice, bob):
+        await alice.send("bob", "from alice", message_id="z")
+        await bob.send("bob", "from bob", message_id="z")
+        shown = await call(bob, "host.boundary", kind="tool")
+        assert "from alice" in shown["text"]
+        assert "from bob" in shown["text"]
+        assert shown["messageIds"] == ["z", "z"]
+
+
+@pytest.mark.clause("I9")
+async def test_mail_given_back_is_measured_as_it_will_be_shown_again(private_home: Path) -> None:
+    """A repeated message says so and is longer by that, also when it is measured before it is prepared."""
+    async with two(private_home) as (alice, bob):
+        await alice.send("bob", "x")
+        own = Peer(bob.node.instance)
+
+        def measured() -> str:
+            held = bob.node.engine.held(own, count_max=1)
+            return inspect.rendered(held, lambda: "0" * 32, 32_768, 16).text
+
+        assert "reExposed" not in measured()
+        shown = await call(bob, "host.boundary", kind="tool")
+        assert "reExposed" not in shown["text"]
+        await call(bob, "host.refused", token=shown["token"])
+        before = measured()
+        shown = await call(bob, "host.boundary", kind="tool")
+        assert '"reExposed": true' in shown["text"]
+        assert len(before) == len(measured()) == len(shown["text"])
 
 
 @pytest.mark.clause("native-114", "native-116", "native-115", "O06")

@@ -42,6 +42,36 @@ async def test_event_names_come_from_the_record_not_from_the_text(private_home: 
         assert "preview" not in own  # memory let the text go: it is absent, not empty
 
 
+@pytest.mark.clause("S22")
+async def test_event_names_of_one_id_used_twice_are_each_senders_own(private_home: Path) -> None:
+    """Two senders of one id keep their own alias and text in the history, whichever came last."""
+    async with two(private_home) as (alice, bob):
+        await alice.send("bob", "good text", message_id="z")
+        await bob.send("bob", "evil text", message_id="z")
+        arrived = [event for event in bob.node.events_after(0) if event.kind == "message"]
+        names = [inspect.event_names(bob.node, event) for event in arrived]
+        assert [(item["fromAlias"], item["preview"]) for item in names] == [
+            ("alice", "good text"),
+            ("bob", "evil text"),
+        ]
+        log = await call(bob, "local.log", peer="alice")
+        assert [(item["fromAlias"], item["preview"]) for item in log["events"]] == [("alice", "good text")]
+
+
+@pytest.mark.clause("S22")
+async def test_event_names_of_one_id_sent_to_two_are_each_messages_own(private_home: Path) -> None:
+    """The sender's history shows the topic of the message to that recipient."""
+    async with two(private_home) as (alice, bob):
+        kid = await call(bob, "host.run_begin", run="r-1", alias="kid")
+        await alice.send("bob", "x", topic="to bob", message_id="z")
+        await alice.send("kid", "x", topic="to kid", message_id="z")
+        topics = {
+            event.recipient: inspect.event_names(alice.node, event)["topic"]
+            for event in alice.node.events_after(0)
+        }
+        assert topics == {bob.who()["peerId"]: "to bob", kid["peerId"]: "to kid"}
+
+
 async def test_events_of_all_mailboxes_come_in_order(private_home: Path) -> None:
     """The root's and its runs' histories are one history by cursor."""
     async with two(private_home) as (alice, bob):

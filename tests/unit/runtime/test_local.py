@@ -60,6 +60,22 @@ async def test_ask_answers_with_the_correlated_reply_alone(private_home: Path) -
         assert [message.content for message in await alice.inbox()] == ["noise"]
 
 
+@pytest.mark.clause("native-108", "I9")
+async def test_ask_takes_the_answer_of_the_asked_and_leaves_a_twin_of_its_id(private_home: Path) -> None:
+    """Another sender's message of the same id stays unread beside the answer."""
+    async with two(private_home) as (alice, bob):
+        asking = asyncio.get_running_loop().create_task(
+            call(alice, "local.ask", to="bob", content="?", timeoutMs=10_000)
+        )
+        question = (await bob.inbox(wait_s=5, asks=True))[0]
+        await alice.send("alice", "a twin", message_id="z")
+        await bob.send("alice", "42", message_id="z", reply_to=question.message_id)
+        answer = await asking
+        assert answer["reply"]["content"] == "42"
+        assert (await call(alice, "host.taken", token=answer["token"]))["consumed"] == 1
+        assert [message.content for message in await alice.inbox()] == ["a twin"]
+
+
 async def test_ask_that_expires_or_has_two_targets_is_no_answer(private_home: Path) -> None:
     """An expired question is an unknown outcome with its id; two targets are refused."""
     async with two(private_home) as (alice, _bob):

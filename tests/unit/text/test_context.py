@@ -63,7 +63,7 @@ def test_message_carries_sender_identity_correlation_and_authority() -> None:
         re_exposed=True,
     )
     rendered = model_context([message], boundaries(7))
-    assert rendered.message_ids == ("m0",)
+    assert rendered.whole == (0,)
     lines = rendered.text.removeprefix(PREAMBLE).strip("\n").split("\n")
     assert lines[0] == f"==== external message {7:032x} ===="
     assert lines[1:5] == ["authority: external", f"from: {PEER}", "alias: api", "run: run-1"]
@@ -183,8 +183,16 @@ def test_body_that_claims_another_sender_changes_no_header() -> None:
 def test_no_more_messages_than_the_bound_are_shown() -> None:
     """At most 16 come in one text, in order; the rest stay in custody."""
     messages = [shown("x", number) for number in range(20)]
-    assert model_context(messages, boundaries()).message_ids == tuple(f"m{number}" for number in range(16))
-    assert model_context(messages, boundaries(), count_max=3).message_ids == ("m0", "m1", "m2")
+    assert model_context(messages, boundaries()).whole == tuple(range(16))
+    assert model_context(messages, boundaries(), count_max=3).whole == (0, 1, 2)
+
+
+@pytest.mark.clause("I9")
+def test_messages_of_one_id_are_each_counted_for_themselves() -> None:
+    """Two senders may use one id: what the text holds is said by place, so that neither stands for both."""
+    twins = [shown("one", 1, sender_peer_id="peer-a"), shown("two", 1, sender_peer_id="peer-b")]
+    assert model_context(twins, boundaries(), count_max=1).whole == (0,)
+    assert model_context(twins, boundaries()).whole == (0, 1)
 
 
 def test_no_more_bytes_than_the_bound_are_shown() -> None:
@@ -192,8 +200,8 @@ def test_no_more_bytes_than_the_bound_are_shown() -> None:
     messages = [shown("字" * 2_000, number) for number in range(10)]
     rendered = model_context(messages, boundaries())
     assert len(rendered.text.encode()) <= 32_768
-    assert rendered.message_ids == ("m0", "m1", "m2", "m3", "m4")
-    assert rendered.excerpt_ids == ()
+    assert rendered.whole == (0, 1, 2, 3, 4)
+    assert rendered.excerpts == ()
 
 
 @pytest.mark.clause("O49")
@@ -201,8 +209,8 @@ def test_no_more_bytes_than_the_bound_are_shown() -> None:
 def test_message_too_large_for_any_text_is_an_excerpt_and_blocks_nothing(content: str) -> None:
     """It is shown in part, says so with its size, is not counted as exposed, and the next one comes too."""
     rendered = model_context([shown(content, 1), shown("next", 2)], boundaries())
-    assert rendered.message_ids == ("m2",)
-    assert rendered.excerpt_ids == ("m1",)
+    assert rendered.whole == (1,)
+    assert rendered.excerpts == (0,)
     assert len(rendered.text.encode()) <= 32_768
     first, second = parse_context(rendered.text)
     assert first["isExcerpt"] is True
@@ -215,8 +223,8 @@ def test_message_too_large_for_any_text_is_an_excerpt_and_blocks_nothing(content
 def test_message_whose_ids_alone_do_not_fit_is_passed_over() -> None:
     """Even identifiers that fill the bound do not keep the next message from being shown."""
     rendered = model_context([shown("x", topic="t" * 2_000), shown("y", 2)], boundaries(), bytes_max=1_024)
-    assert rendered.message_ids == ("m2",)
-    assert rendered.excerpt_ids == ()
+    assert rendered.whole == (1,)
+    assert rendered.excerpts == ()
     assert model_context([shown("x", topic="t" * 2_000)], boundaries(), bytes_max=1_024).text == ""
 
 

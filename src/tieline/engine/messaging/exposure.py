@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from tieline.config import PREPARED_MS
 from tieline.engine import conversation
-from tieline.engine.contract import Expose, Held
+from tieline.engine.contract import Box, Expose, Held
 from tieline.engine.messaging import courier
 from tieline.engine.messaging.custody import Custody
 from tieline.engine.messaging.record import Record
@@ -68,12 +68,11 @@ def _candidates(custody: Custody, command: Expose) -> Iterator[Record]:
     mailbox = custody.mailboxes.get(command.owner.id)
     if mailbox is None:
         return
-    cursors: Iterable[int] = mailbox.unread
-    if command.message_ids is not None:
-        named = {one: None for name in command.message_ids for one in mailbox.by_id.get(name, ())}
-        cursors = sorted(named)
+    cursors: Iterable[int] = mailbox.unread if command.cursors is None else sorted(set(command.cursors))
     for cursor in cursors:
-        yield custody.records[cursor]
+        record = custody.records.get(cursor)
+        if record is not None and record.box is Box.IN and record.owner == command.owner.id:
+            yield record
 
 
 def _fits(turn: Turn, record: Record, command: Expose) -> bool:

@@ -79,12 +79,13 @@ def test_expose_of_a_message_that_another_token_holds_is_busy() -> None:
     """Who asks for exactly that message is told that another reader has it."""
     bench = filled()
     bench.expose("t1", count_max=1)
-    for ids in (("m0",), ("m1", "m0")):
-        answer = bench.expose("t2", message_ids=ids)
+    first, second, third = (item.cursor for item in bench.engine.held(A, count_max=3))
+    for cursors in ((first,), (second, first)):
+        answer = bench.expose("t2", cursors=cursors)
         assert isinstance(answer, Refusal)
         assert answer.code == "RESOURCE_BUSY"
     assert bench.engine.inbox_counts(A).prepared == 1
-    assert names(bench.expose("t2", message_ids=("m2", "m1"))) == ["m1", "m2"]
+    assert names(bench.expose("t2", cursors=(third, second, second))) == ["m1", "m2"]
 
 
 def test_expose_under_a_token_in_use_is_busy() -> None:
@@ -114,7 +115,8 @@ def test_expose_is_of_the_owners_mailbox_alone() -> None:
     bench.offer("run-mail", recipient=RUN)
     assert names(bench.expose("t1", RUN)) == ["run-mail"]
     assert names(bench.expose("t2", Peer("a", "runner"))) == []
-    assert names(bench.expose("t3", RUN, message_ids=("m0",))) == []
+    (roots,) = bench.engine.held(A, count_max=9)
+    assert names(bench.expose("t3", RUN, cursors=(roots.cursor, 99))) == []
 
 
 def test_expose_leaves_out_what_has_expired() -> None:
@@ -211,9 +213,9 @@ def test_consumed_mail_is_read_again_by_id_and_never_consumed_again() -> None:
     """A reader that needs it for a reply gets it, and nothing moves."""
     bench = filled(1)
     bench.consume()
-    assert names(bench.expose("t2", message_ids=("m0",))) == []
     (found,) = bench.engine.held(A, message_id="m0", unread_only=False, count_max=9)
     assert (found.state, found.has_content) == (State.CONSUMED, False)
+    assert names(bench.expose("t2", cursors=(found.cursor,))) == []
     assert len([row for row in bench.rows if isinstance(row, ContextRow)]) == 1
 
 
