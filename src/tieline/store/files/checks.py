@@ -127,11 +127,21 @@ def check_file(status: os.stat_result, path: str, *, is_broad_allowed: bool = Fa
         )
 
 
-def repair_open_file(descriptor: int, path: str) -> bool:
-    """Take group and other permissions off our own open file; return whether there were any."""
+def repair_open_file(descriptor: int, path: str, name: str, directory: int) -> bool:
+    """Take group and other permissions off our own open file; return whether that was done.
+
+    What stands at `name` in `directory` by now must be this very file under this one name: a second
+    name of a file elsewhere, put there and taken away again, is not ours to change.
+    """
     status = os.fstat(descriptor)
     check_file(status, path, is_broad_allowed=True)
     if status.st_mode & 0o077 == 0:
+        return False
+    try:
+        there = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    if not os.path.samestat(there, status) or there.st_nlink != 1:
         return False
     os.fchmod(descriptor, 0o600)
     return True

@@ -231,7 +231,7 @@ class Directory:
         except OSError as error:
             raise system_refusal(error, path) from error
         try:
-            return repair_open_file(descriptor, path)
+            return repair_open_file(descriptor, path, name, self.fd)
         finally:
             os.close(descriptor)
 
@@ -301,7 +301,7 @@ class Directory:
             raise system_refusal(error, path) from error
         is_kept = False
         try:
-            repair_open_file(descriptor, path)
+            repair_open_file(descriptor, path, name, self.fd)
             self._seam("files.lock_opened")
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,31 @@ def test_file_replaced_after_it_was_opened_is_still_ours(private_home: Path) -> 
     assert status.st_nlink == 0
     assert checks.is_private_file(status)
     checks.check_file(status, str(path))
+
+
+@pytest.mark.clause("S3", "K20", "O52")
+@pytest.mark.parametrize("meanwhile", ["gone", "another", "second name", "nothing"])
+def test_open_file_is_repaired_only_where_it_stands_under_its_one_name(
+    private_home: Path, meanwhile: str
+) -> None:
+    """What was exchanged after it was opened keeps its mode: it may be a file of another place."""
+    path, elsewhere = private_home / "f", private_home / "elsewhere"
+    path.touch(mode=0o640)
+    path.chmod(0o640)
+    descriptor, directory = os.open(path, os.O_RDONLY), os.open(private_home, os.O_RDONLY)
+    try:
+        if meanwhile in {"gone", "another"}:
+            path.rename(elsewhere)
+        if meanwhile == "another":
+            path.touch(mode=0o600)
+        if meanwhile == "second name":
+            elsewhere.hardlink_to(path)
+            with pytest.raises(Refused):
+                checks.repair_open_file(descriptor, str(path), "f", directory)
+        else:
+            done = checks.repair_open_file(descriptor, str(path), "f", directory)
+            assert done is (meanwhile == "nothing")
+        assert stat.S_IMODE(os.fstat(descriptor).st_mode) == (0o600 if meanwhile == "nothing" else 0o640)
+    finally:
+        os.close(descriptor)
+        os.close(directory)

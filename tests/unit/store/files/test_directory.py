@@ -48,7 +48,7 @@ def test_file_written_under_any_umask_has_mode_0600(directory: Directory, umask:
     assert directory.read("f", 100) == b"data"
 
 
-@pytest.mark.clause("native-25", "S2", "O53")
+@pytest.mark.clause("native-25", "S2")
 def test_file_being_written_is_never_seen_half_or_broad(directory: Directory) -> None:
     """A reader sees the old contents or the new, and no file that is open to others."""
     seen: set[bytes] = set()

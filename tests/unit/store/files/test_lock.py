@@ -121,9 +121,8 @@ def test_lock_is_free_although_a_child_of_the_dead_holder_lives(directory: Direc
             own.lock("l", 0)
             grandchild = os.fork()
             if grandchild == 0:
+                os.write(write, str(os.getpid()).encode())  # by now its fork has let go
                 time.sleep(30)
-                os._exit(0)
-            os.write(write, str(grandchild).encode())
             os._exit(0)
     grandchild = int(os.read(read, 20))
     os.waitpid(child, 0)
