@@ -248,7 +248,7 @@ async def test_mail_after_a_boundary_moves_the_generation_that_ends_a_turn(
         assert late["messageIds"] == [sent["messageId"]]
 
 
-@pytest.mark.clause("O17", "I44")
+@pytest.mark.clause("native-30", "O17", "I44")
 async def test_runs_begun_at_once_under_one_alias_are_all_there(
     private_home: Path,
 ) -> None:
@@ -444,3 +444,34 @@ async def test_package_imported_whole_asks_for_no_network_and_starts_nothing() -
         "print(count)\n"
     )
     assert int(_run(sys.executable, "-c", code)) > 150
+
+
+@pytest.mark.clause("native-32", "native-31", "native-146")
+async def test_scope_that_a_run_is_given_for_a_call_is_checked_beside_its_roots(private_home: Path) -> None:
+    """A narrower scope binds a run although its root may go further; one wider than its root's is denied."""
+    far = private_home / "far"
+    far.mkdir()
+    async with two(private_home, scope="machine") as (alice, bob):
+        home = str(private_home / "h")
+        carol = await open_root(
+            RootOptions(home=home, workspace=str(far), alias="carol", host_pid=1, scope="machine")
+        )
+        narrow = await open_root(
+            RootOptions(home=home, workspace=str(private_home / "w"), alias="narrow", host_pid=1)
+        )
+        try:
+            run = (await call(alice, "host.run_begin", run="r"))["token"]
+            sent = await call(alice, "send_peer_message", run=run, to="carol", content="x", scope="machine")
+            assert sent["state"] == "accepted"
+            theirs = (await call(narrow, "host.run_begin", run="r"))["token"]
+            for root, token, to, scope in (
+                (alice, run, "carol", "workspace"), (narrow, theirs, "bob", "machine"),
+            ):  # fmt: skip
+                with pytest.raises(Refused) as caught:
+                    await call(root, "send_peer_message", run=token, to=to, content="x", scope=scope)
+                assert caught.value.code == "SCOPE_DENIED"
+            assert [message.content for message in await carol.inbox()] == ["x"]
+            assert await bob.inbox() == []
+        finally:
+            await carol.close()
+            await narrow.close()

@@ -40,7 +40,7 @@ def test_line_ends_of_unicode_end_no_line() -> None:
     assert LineBuffer(64).feed(line + b"\n") == [line]
 
 
-@pytest.mark.clause("native-63")
+@pytest.mark.clause("native-153", "native-63")
 @pytest.mark.parametrize("piece_bytes", [1, 7, 1_000])
 def test_line_of_exactly_the_bound_is_taken_and_one_more_refused(piece_bytes: int) -> None:
     """The bound counts the bytes before the line end."""

@@ -56,7 +56,7 @@ def test_ticket_of_a_dead_waiter_ends_and_of_an_unknown_one_waits() -> None:
     assert state(do(reserved(), Observe(), 1, facts(peers={A.peer.id: "gone"})), "q-l1") == "ended"
 
 
-@pytest.mark.clause("native-21", "I34", "mutant-15", "O40")
+@pytest.mark.clause("native-35", "I34", "mutant-15", "O40")
 def test_running_command_is_not_freed_by_time_heartbeat_or_missing_root() -> None:
     """No age, no vanished peer and no dead root frees what may run."""
     lost = facts(

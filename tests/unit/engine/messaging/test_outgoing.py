@@ -73,7 +73,7 @@ def test_submit_takes_the_senders_names_from_this_root() -> None:
     assert transmitted(bench.submit("m2", sender=RUN))[0].envelope.sender_alias == "helper-run"
 
 
-@pytest.mark.clause("native-94", "native-92")
+@pytest.mark.clause("native-92")
 def test_submit_repeated_returns_the_recorded_receipt_and_writes_nothing() -> None:
     """The same id with the same content is the same send, in every state."""
     bench = Bench()
@@ -201,7 +201,7 @@ def test_submit_in_the_name_of_a_stranger_is_refused(sender: Peer) -> None:
         {"is_ask": True, "recipient": A},
     ],
 )
-@pytest.mark.clause("O49")
+@pytest.mark.clause("native-163", "O49")
 def test_submit_of_a_wrong_form_is_refused_and_stores_nothing(fields: dict[str, Any]) -> None:
     """Half characters, empty texts, wrong ids, lives out of range and questions to oneself are refused."""
     plan = Bench().submit(**{"message_id": "m1", **fields})

@@ -115,7 +115,7 @@ def test_dialled_end_of_another_process_is_refused_as_a_relay() -> None:
     assert world.joints[0].line.is_closed
 
 
-@pytest.mark.clause("S11")
+@pytest.mark.clause("native-157", "S11")
 def test_connecting_end_of_another_process_is_refused_as_a_relay() -> None:
     """A hello from a process that presence does not name for its instance is not believed."""
     world = World()
@@ -142,6 +142,7 @@ def test_link_limit_lets_the_least_recently_used_idle_one_give_way() -> None:
     assert all(item.outcome is Outcome.ANSWERED for item in world.settles)
 
 
+@pytest.mark.clause("native-157", "native-172")
 def test_link_limit_with_all_links_busy_refuses_with_queue_full() -> None:
     """A busy link is never closed for another send; that one is told to come again."""
     world = World(connections=2)
@@ -157,7 +158,7 @@ def test_link_limit_with_all_links_busy_refuses_with_queue_full() -> None:
     assert [item.code for item in told if isinstance(item, Refusal)] == ["QUEUE_FULL"]
 
 
-@pytest.mark.clause("native-32", "K15")
+@pytest.mark.clause("K15")
 def test_send_that_never_left_is_unreached_and_one_unanswered_is_lost() -> None:
     """Not one byte left: it may be sent anew. Written and not answered: only the same id may ask."""
     world = World()
