@@ -4,6 +4,8 @@ Rule 1: a message id is chosen before the first byte is sent, so that an outcome
 be asked for by name.
 Rule 2: the words say what the recipient durably stated, and no more; what is not known is said to be so.
 Rule 3: several recipients are several messages: one id, one receipt and one line each.
+Rule 4: a root of the command's own retries nothing once the command has ended: what is open then is
+said to be left, and a repeat would be a second message. An interrupted wait says the same, with the id.
 
 Source: DESIGN.md 1 (states), 4; reference/native.md 1J, 2.8; reference/open-bugs.md O03.
 """
@@ -19,10 +21,24 @@ from tieline.adapters.cli.output import clock, flush, line, note, paint, write, 
 from tieline.errors import OutcomeUnknown, Refused, TielineError, UsageError, next_action
 from tieline.runtime.client import Client, error_of
 
-__all__ = ["Outcome", "deliver", "fields", "new_id", "report", "words"]
+__all__ = [
+    "WAIT_STEP_S",
+    "Outcome",
+    "deliver",
+    "fields",
+    "new_id",
+    "report",
+    "tell_interrupted",
+    "words",
+]
 
 ATTACHMENT_BYTES_MAX: Final = 1_048_576
+ID_CHARACTERS_MAX: Final = 256
 SLACK_S: Final = 10.0
+WAIT_STEP_S: Final = 3_000.0
+"""The longest single wait; every root takes an hour. Longer ones are several."""
+INTERRUPTED_S: Final = 2.0
+LEFT_ACTION: Final = "; then ask the recipient: sending it again would be a second message"
 SETTLED: Final = frozenset({"accepted", "consumed", "replied"})
 _MEDIA_TYPES: Final = {
     ".md": "text/markdown",
@@ -38,7 +54,20 @@ _WORDS: Final = {
     "consumed": "read at the recipient; that does not say that the work is done",
     "replied": "the recipient replied",
     "rejected": "refused; the recipient stored nothing",
-    "expired": "expired before it was read",
+    "expired": "its time was over before it was read",
+}
+_EXPIRED: Final = {
+    "NOT_DELIVERED": "never delivered: the recipient ended, or the time was over, before it took it",
+    "REPLACED": "never read: its sender replaced it by a later message",
+}
+_LEFT: Final = {
+    "pending": (
+        "not delivered as far as is known: no answer came, and this command's own root ends now, "
+        "so nothing retries it"
+    ),
+    "unknown": (
+        "it may have arrived: no answer came, and this command's own root ends now, so nothing retries it"
+    ),
 }
 _DURABLE: Final = {
     "synced": "accepted: the recipient has it on stable storage; not read yet",
@@ -47,15 +76,22 @@ _DURABLE: Final = {
 
 
 class Outcome:
-    """What came of all recipients: receipts, and errors in the doors' shape."""
+    """What came of all recipients: receipts, and errors in the doors' shape.
 
-    def __init__(self) -> None:
+    `is_own` says that the root that sent them ends with this command.
+    """
+
+    def __init__(self, *, is_own: bool = False) -> None:
+        self.is_own = is_own
         self.receipts: list[dict[str, Any]] = []
         self.errors: list[dict[str, Any]] = []
 
     def add(self, answer: dict[str, Any]) -> None:
         """Take the receipts and errors of one answer."""
-        self.receipts += [item for item in answer.get("receipts", []) if isinstance(item, dict)]
+        for item in answer.get("receipts", []):
+            if isinstance(item, dict):
+                is_left = self.is_own and item.get("state") in _LEFT
+                self.receipts.append({**item, "text": words(item, is_left=True)} if is_left else item)
         self.errors += [item for item in answer.get("errors", []) if isinstance(item, dict)]
 
     def add_error(self, to: str, error: TielineError) -> None:
@@ -85,16 +121,24 @@ def new_id() -> str:
     return "cli-" + os.urandom(16).hex()
 
 
-def words(receipt: dict[str, Any]) -> str:
-    """Return one true sentence, without a full stop, about a receipt."""
-    state = str(receipt.get("state"))
-    if receipt.get("outcome") == "TARGET_ENDED" and state == "accepted":
+def words(receipt: dict[str, Any], *, is_left: bool = False) -> str:
+    """Return one true sentence, without a full stop, about a receipt.
+
+    Args:
+        receipt: In the doors' shape.
+        is_left: Whether the sender's root ends now, so that what is open stays so.
+    """
+    state, outcome = str(receipt.get("state")), receipt.get("outcome")
+    if outcome == "TARGET_ENDED" and state == "accepted":
         return "stored by the recipient, but that run ended before it read it"
     if state == "accepted":
         default = "accepted: the recipient says that it has it, not how durably; not read yet"
         return _DURABLE.get(str(receipt.get("durability")), default)
     text = _WORDS.get(state, "in a state that this version does not know")
-    outcome = receipt.get("outcome")
+    if is_left:
+        text = _LEFT.get(state, text)
+    if state == "expired":
+        text = _EXPIRED.get(str(outcome), text)
     return f"{text} ({line(outcome, 64)})" if outcome else text
 
 
@@ -114,11 +158,24 @@ def fields(options: Namespace, content: str) -> dict[str, Any]:
         "messageId": getattr(options, "id", None),
     }
     params.update({name: value for name, value in named.items() if value is not None})
+    _require_plain("--id", params.get("messageId"))
+    _require_plain("--thread", options.thread)
     if options.replace:
+        if options.thread is None:
+            raise UsageError("--replace takes the place of a message of its thread: name it with --thread")
         params["replace"] = True
     if options.attach:
         params["attachments"] = [_attachment(path) for path in options.attach]
     return params
+
+
+def _require_plain(name: str, value: str | None) -> None:
+    """Refuse an id that would be invisible, cut or torn where it is printed or typed."""
+    if value is None:
+        return
+    if not 0 < len(value) <= ID_CHARACTERS_MAX or not value.isprintable() or " " in value:
+        allowed = f"1 to {ID_CHARACTERS_MAX} printable characters without a space"
+        raise UsageError(f"{name} takes {allowed}")
 
 
 def _attachment(path: str) -> dict[str, str]:
@@ -137,23 +194,56 @@ def _attachment(path: str) -> dict[str, str]:
     return {"name": file_path.name, "text": text, "mediaType": media_type}
 
 
-def deliver(client: Client, recipients: list[str], params: dict[str, Any], wait_s: float) -> Outcome:
+def deliver(
+    client: Client, recipients: list[str], params: dict[str, Any], wait_s: float, *, is_own: bool = False
+) -> Outcome:
     """Send to every recipient, and wait until each has spoken or the time is over.
 
     Each recipient's message is stored before the first is waited for; the same id then asks how it stands.
     An outcome that is not known is kept as that recipient's error; the others go on.
+
+    Args:
+        client: Of the root that sends.
+        recipients: Names; a message for each.
+        params: Of `local.send`, without `to`.
+        wait_s: For all of them together.
+        is_own: Whether that root ends with this command.
     """
     if len(recipients) > 1 and "messageId" in params:
         raise UsageError("--id names one message; with it, name one recipient")
-    outcome = Outcome()
+    outcome = Outcome(is_own=is_own)
     deadline = monotonic() + wait_s
-    requests = [{"messageId": new_id(), **params, "to": to} for to in recipients]
-    waiting = list(requests)
-    if len(requests) > 1:
-        waiting = [one for one in requests if not _attempt(client, one, 0.0, outcome, is_last=False)]
-    for request in waiting:
-        _attempt(client, request, max(deadline - monotonic(), 0.0), outcome, is_last=True)
+    waiting = [{"messageId": new_id(), **params, "to": to} for to in recipients]
+    try:
+        if len(waiting) > 1:
+            for request in list(waiting):
+                if _attempt(client, request, 0.0, outcome, is_last=False):
+                    waiting.remove(request)
+        while waiting:
+            left_s = max(deadline - monotonic(), 0.0)
+            is_last = left_s <= WAIT_STEP_S
+            if _attempt(client, waiting[0], min(left_s, WAIT_STEP_S), outcome, is_last=is_last):
+                del waiting[0]
+    except KeyboardInterrupt:
+        for request in waiting:
+            tell_interrupted(client, request, is_own=is_own)
+        raise
     return outcome
+
+
+def tell_interrupted(client: Client, request: dict[str, Any], *, is_own: bool) -> None:
+    """Say on stderr what is known of a message whose sending or waiting a person interrupted."""
+    message_id = line(request["messageId"], ID_CHARACTERS_MAX)
+    try:
+        sent = client.call("local.status", {"messageId": request["messageId"]}, INTERRUPTED_S).get("sent")
+        known = words(sent[0].get("receipt") or {}, is_left=is_own) if sent else "nothing of it is stored"
+    except Refused as error:
+        is_absent = error.code == "UNKNOWN_TARGET"
+        known = "nothing of it was stored" if is_absent else "what became of it was not answered"
+    except TielineError:
+        known = "what became of it was not answered"
+    note(f"interrupted: to {line(request['to'], 64)}  id {message_id}: {known}")
+    note(f"  next: `tieline status {message_id}`" + (LEFT_ACTION if is_own else ""))
 
 
 def _attempt(
@@ -166,7 +256,8 @@ def _attempt(
         outcome.add_error(str(request["to"]), error)
         return True
     receipts = answer.get("receipts") or [{}]
-    if not is_last and not answer.get("errors") and receipts[0].get("state") not in SETTLED:
+    is_open = receipts[0].get("state") in ("pending", "unknown")
+    if not is_last and not answer.get("errors") and is_open:
         return False
     outcome.add(answer)
     return True
@@ -180,9 +271,10 @@ def report(command: str, outcome: Outcome, options: Namespace, more: dict[str, A
     """
     if not outcome.receipts and len(outcome.errors) == 1:
         error = outcome.errors[0]
+        to, text = str(error.get("to")), str(error.get("text"))
         raise error_of(
             str(error.get("code", "")),
-            f"{error.get('to')}: {error.get('text')}",
+            text if text.startswith(to) else f"{to}: {text}",
             is_retryable=error.get("retryable") is True,
             message_id=str(error.get("messageId", "")),
         )
@@ -191,7 +283,7 @@ def report(command: str, outcome: Outcome, options: Namespace, more: dict[str, A
         write_json(command, {**body, **more})
     else:
         for receipt in outcome.receipts:
-            _show(receipt)
+            _show(receipt, is_own=outcome.is_own)
     flush()
     for error in outcome.errors:
         note(f"{line(error.get('to'), 64)}: {line(error.get('code'), 64)}: {line(error.get('text'), 400)}")
@@ -201,7 +293,7 @@ def report(command: str, outcome: Outcome, options: Namespace, more: dict[str, A
     return outcome.exit_code
 
 
-def _show(receipt: dict[str, Any]) -> None:
+def _show(receipt: dict[str, Any], *, is_own: bool) -> None:
     target = receipt.get("target")
     name = target.get("alias") if isinstance(target, dict) else ""
     peer = target.get("peerId") if isinstance(target, dict) else receipt.get("to")
@@ -211,8 +303,9 @@ def _show(receipt: dict[str, Any]) -> None:
     message_id = line(receipt.get("messageId"), 256)
     who = f":{line(name or '?', 64)}  {line(peer, 64)}"
     write(f"{paint(line(state, 16), style)}  {who}  id {message_id}{expiry}")
-    write(f"  {words(receipt)}")
+    write(f"  {words(receipt, is_left=is_own)}")
     if state in ("pending", "unknown"):
-        write(f"  next: `tieline status {message_id}`; the same id again is the same message")
+        again = LEFT_ACTION if is_own else "; the same id again is the same message"
+        write(f"  next: `tieline status {message_id}`{again}")
     if receipt.get("replyTo"):
         write(f"  answers {line(receipt['replyTo'], 256)}")

@@ -103,11 +103,13 @@ class OwnRoot:
     """A root in this process, for one message: opened on entry, closed on exit.
 
     It publishes itself, so that the recipient can tell who sends; nobody can answer once it has ended.
+    `expiry_ms` is the life of a message that names none, known once it is open.
     """
 
     def __init__(self, where: Places) -> None:
         """Use a person's directories; the workspace is the current directory."""
         self._where = where
+        self.expiry_ms = 0
         self._control = ""
         self._failure: BaseException | None = None
         self._loop: Any = None
@@ -167,6 +169,7 @@ class OwnRoot:
         )
         try:
             self._control = str(root.who()["control"])
+            self.expiry_ms = root.node.settings.limits.expiry_ms
             self._is_open.set()
             await self._is_over.wait()
         finally:

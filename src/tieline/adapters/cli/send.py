@@ -22,11 +22,14 @@ from tieline.runtime.locate import places
 __all__ = ["parser", "run"]
 
 WAIT_MS = 3_000
-EXPIRY_MS = 600_000
+EXPIRY_SLACK_MS = 2_500
+"""Between a message's last instant and the root's word on what became of it."""
 USAGE = "tieline send [options] TO [TO ...] TEXT"
 DETAILS = """TO is an alias (with or without its colon) or an exact peer id; it may be repeated, and each
 recipient gets a message and a receipt of its own. TEXT is the last word; - reads stdin.
-Where no root is found, one is opened for this message alone; it cannot be answered once it has ended."""
+Outside every agent a root of the command's own sends it. That root waits until the message has arrived or
+expired; it cannot be answered once it has ended, and with a shorter --wait nothing retries what is open
+then. --instance sends as that agent instead."""
 
 
 def parser(sub: Alone) -> Parser:
@@ -52,9 +55,11 @@ def run(options: Namespace) -> int:
             wait_ms = WAIT_MS if options.wait is None else options.wait
             outcome = deliver(client, recipients, params, wait_ms / 1_000)
             return report("send", outcome, options, {"root": identity(found)})
-    expiry_ms = EXPIRY_MS if options.expires is None else options.expires
-    wait_ms = expiry_ms if options.wait is None else options.wait
-    with OwnRoot(places(os.environ)) as own:
-        note("no root found: a root of this command sends it, and cannot be answered once it has ended")
-        outcome = deliver(own, recipients, params, wait_ms / 1_000)
+    root = OwnRoot(places(os.environ))
+    with root as own:
+        note("no agent hosts this command: a root of its own sends, and cannot be answered once it has ended")
+        wait_ms = options.wait
+        if wait_ms is None:  # nothing else retries it: stay as long as it lives, and learn how it ended
+            wait_ms = (root.expiry_ms if options.expires is None else options.expires) + EXPIRY_SLACK_MS
+        outcome = deliver(own, recipients, params, wait_ms / 1_000, is_own=True)
         return report("send", outcome, options, {"root": OWN})

@@ -1,13 +1,18 @@
 """A root of the command's own: opened for one message, asked as any other, closed before the command ends."""
 
 import asyncio
+import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.unit.adapters.cli.fake import ErrorAnswer, FakeRoot, Result, message, receipt
+from tieline.config import Settings
 from tieline.errors import Refused
 from tieline.runtime import root as root_module
 
@@ -19,6 +24,7 @@ class Opened:
 
     def __init__(self, control: Path, events: list[str]) -> None:
         self._control, self._events = control, events
+        self.node = SimpleNamespace(settings=Settings())
 
     def who(self) -> dict[str, Any]:
         return {"control": str(self._control)}
@@ -62,11 +68,61 @@ def test_own_root_waits_as_long_as_the_message_lives(run: Run, opened: Any) -> N
     fake, _ = opened
     fake.answers["local.send"] = {"receipts": [receipt()], "errors": []}
     run("send", "api", "x")
-    assert 590_000 < fake.params("local.send")["waitMs"] <= 600_000
+    assert 600_000 < fake.params("local.send")["waitMs"] <= 602_500
     run("send", "api", "x", "--expires", "60")
-    assert 50_000 < fake.params("local.send")["waitMs"] <= 60_000
+    assert 60_000 < fake.params("local.send")["waitMs"] <= 62_500
     run("send", "api", "x", "--wait", "1")
     assert fake.params("local.send")["waitMs"] <= 1_000
+
+
+@pytest.mark.clause("O03")
+@pytest.mark.parametrize("state", ["pending", "unknown"])
+def test_own_root_that_ends_early_promises_nothing(run: Run, opened: Any, state: str) -> None:
+    """Once the command's own root has ended nothing retries, and a repeat would be a second message."""
+    fake, _ = opened
+    answer = receipt(state, text="it is retried until it expires")
+    fake.answers["local.send"] = {"receipts": [answer], "errors": []}
+    result = run("send", "api", "x", "--wait", "0")
+    assert result.code == 3
+    assert "nothing retries it" in result.out
+    assert "would be a second message" in result.out
+    told = run("send", "api", "x", "--wait", "0", "--json")
+    assert "nothing retries it" in told.json["receipts"][0]["text"]
+    fake.answers["local.ask"] = {"receipt": answer, "reply": None, "timedOut": True}
+    asked = run("ask", "api", "x", "--timeout", "0")
+    for text in (result.out, told.out, asked.err):
+        for promise in ("retried until", "retries until", "same id again is the same message"):
+            assert promise not in text
+
+
+@pytest.mark.parametrize("words", [("send",), ("ask",)])
+def test_own_root_interrupted_names_the_id_and_what_is_known(
+    run: Run, opened: Any, words: tuple[str, ...]
+) -> None:
+    """Ctrl-C leaves a person with the id, what is known, and that nothing retries it."""
+    fake, events = opened
+
+    def interrupt(params: dict[str, Any]) -> dict[str, Any]:
+        fake.answers["local.status"] = {"sent": [{"receipt": receipt("pending")}], "received": []}
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        time.sleep(0.2)
+        return {}
+
+    fake.answers["local.send"] = fake.answers["local.ask"] = interrupt
+    result = run(*words, "api", "x", "--id", "m-7")
+    assert result.code == 130
+    assert "interrupted: to api  id m-7" in result.err
+    assert "nothing retries it" in result.err
+    assert events[-1] == "closed"
+
+    def silent(params: dict[str, Any]) -> dict[str, Any]:
+        raise ErrorAnswer("UNKNOWN_TARGET", "no such message")
+
+    answers = {"local.status": silent}
+    for name in ("local.send", "local.ask"):
+        answers[name] = lambda params: signal.pthread_kill(threading.main_thread().ident or 0, 2) or {}
+    fake.answers.update(answers)
+    assert "nothing of it was stored" in run(*words, "api", "x", "--id", "m-7").err
 
 
 def test_own_root_asks_and_says_that_it_ends(run: Run, opened: Any) -> None:

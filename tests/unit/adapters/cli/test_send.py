@@ -1,5 +1,7 @@
 """`tieline send`: receipts in true words, one per recipient, and exit codes that say what is known."""
 
+import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -213,3 +215,62 @@ def test_send_named_root_that_is_not_there_opens_none(run: Run) -> None:
     result = run("send", "api", "x", "--instance", "nobody", "--json")
     assert result.code == 4
     assert result.json["error"]["code"] == "NO_ROOT"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [("NOT_DELIVERED", "never delivered"), ("REPLACED", "replaced it"), (None, "time was over")],
+)
+def test_send_expired_message_says_why_in_words(
+    run: Run, fake_root: Make, outcome: str | None, word: str
+) -> None:
+    """An expiry before the deadline has a reason, and it is told in words beside its code."""
+    fake_root({"local.send": {"receipts": [receipt("expired", outcome=outcome)], "errors": []}})
+    result = run("send", "api", "x")
+    assert word in result.out
+    assert (f"({outcome})" in result.out) == (outcome is not None)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--id", ""), ("--id", "a b"), ("--id", "a\x1b"), ("--id", "i" * 257), ("--thread", ""),
+        ("--thread", "\x1b[2J"), ("--replace",),
+    ],
+)  # fmt: skip
+def test_send_option_that_means_nothing_is_wrong_usage(
+    run: Run, fake_root: Make, words: tuple[str, ...]
+) -> None:
+    """An empty id would be a new one, an invisible one could not be asked for, a lone --replace does nothing."""
+    root = fake_root({"local.send": accepted})
+    result = run("send", "api", "x", *words)
+    assert result.code == 2
+    assert words[0] in result.err
+    assert "local.send" not in root.methods
+    assert run("send", "api", "x", "--replace", "--thread", "t").code == 0
+    assert root.params("local.send")["replace"] is True
+
+
+def test_send_refusal_names_the_recipient_once(run: Run, fake_root: Make) -> None:
+    """The name stands before the reason, and not twice."""
+    error = {"to": "api", "code": "QUEUE_FULL", "text": "api refused message q-30", "retryable": True}
+    root = fake_root({"local.send": {"receipts": [], "errors": [error]}})
+    assert "QUEUE_FULL: api refused message q-30" in run("send", "api", "x").err
+    root.answers["local.send"] = {"receipts": [], "errors": [{**error, "text": "its inbox is full"}]}
+    assert "QUEUE_FULL: api: its inbox is full" in run("send", "api", "x").err
+
+
+def test_send_interrupted_at_an_agents_root_says_that_it_goes_on(run: Run, fake_root: Make) -> None:
+    """The agent's root keeps and retries what it took; the person gets the id to ask for."""
+    root = fake_root({"local.status": {"sent": [{"receipt": receipt("unknown")}], "received": []}})
+
+    def interrupt(params: dict[str, Any]) -> dict[str, Any]:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return {}
+
+    root.answers["local.send"] = interrupt
+    result = run("send", "api", "x", "--id", "m-8")
+    assert result.code == 130
+    assert "id m-8: sent, but no answer came" in result.err
+    assert "tieline status m-8" in result.err
+    assert "nothing retries" not in result.err
