@@ -15,7 +15,7 @@ from tieline.engine.gate import RepositoryFacts, repository_token
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Peer, Principal
 from tieline.model.resource import Claimant, ResourceKey, complete_key
-from tieline.runtime.neighbours import repository_of
+from tieline.runtime.glance import repository_of
 from tieline.shell.endpoint import hosts
 from tieline.shell.process import self_identity
 
@@ -53,7 +53,7 @@ def claimant_of(who: dict[str, Any], runtime_directory: str) -> tuple[Principal,
 
 
 def facts_of(directory: str) -> RepositoryFacts:
-    """Return the repository of a folder, as the gate's rules want it; asks git, at most two seconds."""
+    """Return the repository of a folder, as the gate's rules want it; reads `.git`, starts nothing."""
     place = os.path.realpath(directory)
     common = repository_of(place)
     if not common:

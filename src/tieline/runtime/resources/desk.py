@@ -258,10 +258,15 @@ class Desk:
         except (TielineError, OSError) as error:
             self._node.log.failure("resources", error)  # they end by the proof of our own end
         self._is_closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
         if self._timer is not None:
             self._timer.cancel()
         self._rest()
         if self._executor is not None:
+            if self._coordinator is not None:
+                await self.run(lambda coordinator: coordinator.close())
             self._executor.shutdown(wait=False)
 
 

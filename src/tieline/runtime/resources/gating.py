@@ -1,6 +1,6 @@
 """What the configured rules ask of a command that is about to start here.
 
-Rule: the rules are pure; this module reads the configuration and asks git which repository is meant.
+Rule: the rules are pure; this module reads the configuration and looks which repository is meant.
 
 Source: reference/native.md 2.14, 3.5; DESIGN.md 4.
 """

@@ -246,7 +246,7 @@ async def record_spawn(node: "Node", actor: Actor, asked: RecordSpawn) -> Reply:
     if process is None or not leads:
         raise Refused(
             "INVALID_PARAMS",
-            "pid is a running process that leads its own session and group: start it so, and let it go on only"
+            "pid is a running process that leads its own session and group: start it so, and let it go on"
             " when this has answered",
         )
     held.process = process

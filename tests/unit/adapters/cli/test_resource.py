@@ -1,6 +1,5 @@
 """`tieline resource`: what it asks the root for, what it shows, and whom it lets answer for a command."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -232,22 +231,3 @@ def test_recover_below_an_agent_is_refused(
     fake_root({})
     result = run("resource", "recover", "machine/db", "--launch", launch)
     assert (result.code, "CAPABILITY_DENIED" in result.err) == (1, True)
-
-
-def test_watch_tells_events_and_states_until_interrupted(
-    run: Callable[..., Result], place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What happened since --after comes first, then each change; JSON lines are versioned."""
-    lost_holder(place)
-
-    def interrupt(*_words: object) -> bool:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("tieline.runtime.resources.watching.DirectoryWatch.wait", interrupt)
-    result = run("resource", "watch", "machine/db", "--after", "0", "--json")
-    assert result.code == 130
-    lines = [json.loads(text) for text in result.out.splitlines()]
-    assert [one["event"]["state"] for one in lines if "event" in one] == ["queued", "reserved", "starting"]
-    assert lines[-1]["state"] == "starting"
-    assert all(one["version"] == 1 for one in lines)
-    assert "queued" in run("resource", "watch", "machine/db", "--after", "0").out

@@ -1,0 +1,138 @@
+"""One process's door to shared resources."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit.runtime.resources.kit import KEY, NONCE, OTHER, begin, claim, claimant, principal, start
+from tieline.engine.coordination import Claim, Complete
+from tieline.errors import RecoveryRequired, Refusal, Refused
+from tieline.model.resource import Launch, Probe, TicketState, key_digest
+from tieline.runtime.resources.coordinator import Coordinator, evidence_of
+from tieline.shell.process import identify
+
+
+@pytest.fixture
+def coordinator(private_home: Path) -> Iterator[Coordinator]:
+    """Give a coordinator in a place of its own."""
+    made = Coordinator(str(private_home))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
+    """Give a process that leads its own session and runs until it is ended."""
+    process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def state_of(coordinator: Coordinator, name: str) -> TicketState | None:
+    """Return where a claim stands."""
+    ticket = coordinator.store.read(KEY).ticket(f"request-{name}")
+    return None if ticket is None else ticket.state
+
+
+@pytest.mark.clause("native-190", "I33")
+def test_refusal_of_the_ledger_undoes_the_whole(coordinator: Coordinator) -> None:
+    """What cannot enter the ledger has not begun either."""
+    claim(coordinator, "a", KEY)
+    command = Complete("launch-a", NONCE, {}, Probe("gone"))
+    with pytest.raises(Refused) as caught:
+        coordinator.decide([KEY], command, change=lambda _ledger, _documents: Refusal("STALE_POLICY", "no"))
+    assert caught.value.code == "STALE_POLICY"
+    begin(coordinator, "a", 1)
+    with pytest.raises(Refused):
+        begin(coordinator, "b", 1)
+    assert [one.launch_id for one in coordinator.store.read_ledger().launches] == ["launch-a"]
+
+
+@pytest.mark.clause("I34", "I36", "mutant-15", "mutant-16")
+def test_holder_is_freed_on_the_proven_end_and_on_nothing_else(
+    coordinator: Coordinator, sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    """Alive it holds, however long nobody spoke; gone it lets go after the quarantine."""
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    claim(coordinator, "a", KEY)
+    begin(coordinator, "a", 1)
+    start(coordinator, "a", 1, identity)
+    claim(coordinator, "b", KEY)
+    for _look in range(3):
+        coordinator.observe([KEY], principal("b"))
+        assert (state_of(coordinator, "a"), state_of(coordinator, "b")) == ("running", "queued")
+    sleeper.kill()
+    sleeper.wait()
+    coordinator.observe([KEY], principal("b"))
+    assert state_of(coordinator, "a") == "running"  # seen once: the quarantine runs
+    time.sleep(0.6)
+    coordinator.observe([KEY], principal("b"))
+    assert (state_of(coordinator, "a"), state_of(coordinator, "b")) == ("completed", "reserved")
+    coordinator.observe([KEY], principal("b"))
+    assert coordinator.store.read_ledger().launches == ()
+
+
+def test_number_that_went_to_another_process_frees_nothing_wrongly(
+    coordinator: Coordinator, sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    """A waiter is judged by its whole identity: the same number with another start is another process."""
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    other = msgspec.structs.replace(identity, start_ticks=identity.start_ticks - 1, pidfd_inode=None)
+    command = Claim(principal("a"), claimant("a", other), "launch-a", "d", "make", "x", "request-a")
+    coordinator.decide([KEY], command)
+    coordinator.observe([KEY], principal("b"))
+    assert state_of(coordinator, "a") == "ended"
+
+
+def test_waiter_that_died_leaves_the_line(
+    coordinator: Coordinator, sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    """Its ticket ends, and the next one is due."""
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    coordinator.decide(
+        [KEY], Claim(principal("a"), claimant("a", identity), "launch-a", "d", "make", "x", "request-a")
+    )
+    sleeper.kill()
+    sleeper.wait()
+    claim(coordinator, "b", KEY)
+    assert (state_of(coordinator, "a"), state_of(coordinator, "b")) == ("ended", "reserved")
+
+
+def test_bundle_is_decided_with_all_its_documents(coordinator: Coordinator) -> None:
+    """A look at one resource of a bundle reads the others as well."""
+    claim(coordinator, "a", OTHER)
+    claim(coordinator, "b", KEY, OTHER)
+    coordinator.observe([KEY], principal("b"))
+    assert state_of(coordinator, "b") is None  # a bundle's tickets are numbered
+    queue = coordinator.store.read(KEY).queue
+    assert [ticket.request_id for ticket in queue] == ["request-b.1"]
+
+
+@pytest.mark.clause("native-216", "I38")
+def test_record_that_was_lost_is_never_started_anew(coordinator: Coordinator) -> None:
+    """Not by a look, and not by a command."""
+    claim(coordinator, "a", KEY)
+    os.unlink(f"{coordinator.store.path}/{key_digest(KEY)}.json")
+    for _try in range(2):
+        with pytest.raises(RecoveryRequired):
+            coordinator.observe([KEY], principal("a"))
+
+
+def test_evidence_of_a_launch_without_supervisor_is_its_command(sleeper: "subprocess.Popen[bytes]") -> None:
+    """A host that starts commands itself: the command leads its session; nothing recorded, nothing known."""
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    launch = Launch("l", NONCE, "d", "make", "c", claimant("a"), 1, identity.boot_id, processes=(identity,))
+    found = evidence_of(launch)
+    assert found is not None
+    assert (found.supervisor, found.command, found.members) == (identity, identity, ())
+    assert evidence_of(msgspec.structs.replace(launch, processes=())) is None

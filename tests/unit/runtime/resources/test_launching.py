@@ -1,0 +1,100 @@
+"""The ledger as a supervisor tells it."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runtime.resources.kit import KEY, NONCE, begin, claim, principal
+from tieline.errors import Refused
+from tieline.runtime.resources.coordinator import Coordinator
+from tieline.runtime.resources.launching import SupervisorLedger
+from tieline.shell.process import identify, self_identity
+from tieline.shell.tree import CompletionProof, LaunchEvidence, LaunchSpec, SpawnFailure
+
+DONE = CompletionProof(0, "supervised", True, ("its group is empty",))
+
+
+@pytest.fixture
+def coordinator(private_home: Path) -> Iterator[Coordinator]:
+    """Give a coordinator in whose place a command has begun."""
+    made = Coordinator(str(private_home))
+    claim(made, "a", KEY)
+    begin(made, "a", 1, self_identity())
+    yield made
+    made.close()
+
+
+def ledger_of(coordinator: Coordinator, fence: int = 1, nonce: str = NONCE) -> SupervisorLedger:
+    """Return the supervisor's door to its launch."""
+    folder = coordinator.store.path.removesuffix("/peer-resources")
+    return SupervisorLedger(LaunchSpec("launch-a", nonce, ("make",), (KEY,), (fence,), context=folder))
+
+
+def started(pid: int) -> LaunchEvidence:
+    """Return what a supervisor tells of a start."""
+    return LaunchEvidence("launch-a", NONCE, self_identity(), "supervised", identify(pid))
+
+
+def states(coordinator: Coordinator) -> tuple[str, list[str]]:
+    """Return the ticket's state and those of the ledger."""
+    (ticket,) = coordinator.store.read(KEY).tickets
+    return str(ticket.state), [str(one.state) for one in coordinator.store.read_ledger().launches]
+
+
+@pytest.mark.clause("native-191", "native-193", "I32")
+def test_launch_goes_from_its_start_to_its_end(coordinator: Coordinator) -> None:
+    """Started and members are published, the end empties document and ledger; a repeat changes nothing."""
+    ledger = ledger_of(coordinator)
+    child = subprocess.Popen(["sleep", "30"], start_new_session=True)
+    try:
+        evidence = started(child.pid)
+        ledger.record_started(evidence)
+        ledger.record_members(evidence)
+        assert states(coordinator) == ("running", ["identified"])
+    finally:
+        child.kill()
+        child.wait()
+    ledger.complete(DONE)
+    assert states(coordinator) == ("completed", [])
+    ledger.complete(DONE)
+    assert states(coordinator) == ("completed", [])
+
+
+def test_command_that_never_ran_gives_its_right_back(coordinator: Coordinator) -> None:
+    """Before its process was published, and after."""
+    ledger_of(coordinator).spawn_failed(SpawnFailure(127, "not found"))
+    assert coordinator.store.read(KEY).holder is None
+    assert coordinator.store.read_ledger().launches == ()
+
+
+def test_command_that_could_not_be_executed_is_over_at_once(coordinator: Coordinator) -> None:
+    """Its process was published and reaped: nothing has to be looked for."""
+    ledger = ledger_of(coordinator)
+    child = subprocess.Popen(["sleep", "30"], start_new_session=True)
+    ledger.record_started(started(child.pid))
+    child.kill()
+    child.wait()
+    ledger.spawn_failed(SpawnFailure(126, "cannot be executed"))
+    assert states(coordinator) == ("completed", [])
+
+
+@pytest.mark.clause("I33", "I40")
+def test_supervisor_with_an_old_fence_or_nonce_is_refused(coordinator: Coordinator) -> None:
+    """It starts nothing; and its late word of an end ends nobody else's right."""
+    for ledger in (ledger_of(coordinator, fence=0), ledger_of(coordinator, nonce="m" * 32)):
+        with pytest.raises(Refused):
+            ledger.record_started(started(1))
+    ledger_of(coordinator, fence=0).complete(DONE)
+    assert states(coordinator)[0] == "starting"
+
+
+def test_command_that_holds_nothing_has_no_record(coordinator: Coordinator) -> None:
+    """Nothing is stored for it."""
+    before = coordinator.store.read_ledger()
+    plain = SupervisorLedger(LaunchSpec("other", "m" * 32, ("true",), context=coordinator.store.path))
+    plain.record_started(started(1))
+    plain.complete(DONE)
+    assert coordinator.store.read_ledger() == before
+    assert principal("a")
