@@ -1,5 +1,7 @@
 """Who is there: scopes, aliases, pages, and what a name means."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,6 +117,26 @@ def test_query_is_plain_text_and_bounded() -> None:
         assert page.peers == ()
     refused = listing(HERE, roots, scope=Scope.MACHINE, query="*?" * 4_000, cursor=None, page_size=9)
     assert isinstance(refused, Refusal)
+
+
+@pytest.mark.clause("S19", "O56")
+@pytest.mark.parametrize("piece", ["*?", "(a+)+$", "a", "[[", "\\", "\u0130", "x" * 64 + " "])
+def test_names_made_to_be_expensive_cost_no_more_than_plain_ones(piece: str) -> None:
+    """Among a thousand peers a hostile query or target takes at most 5 ms more than a plain one."""
+    roots = [root(f"i{number}", alias="a" * 64, project="a" * 255 + "b") for number in range(1_000)]
+
+    def spent(query: str, target: str) -> float:
+        costs = []
+        for _ in range(3):
+            begun = time.process_time()
+            listing(HERE, roots, scope=Scope.MACHINE, query=query, cursor=None, page_size=50)
+            resolve(HERE, roots, target)
+            costs.append(time.process_time() - begun)
+        return min(costs)
+
+    plain = spent("nobody", "nobody")
+    assert spent((piece * 256)[:256], (piece * 8_192)[:8_192]) <= plain + 0.005
+    assert spent(piece * 8_192, piece) <= plain + 0.005
 
 
 @pytest.mark.clause("native-30", "I43", "O03", "mutant-22")

@@ -1,5 +1,6 @@
 """Show what is taken from peers, what is refused, and that a repeat is answered from the record."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -518,6 +519,43 @@ def test_status_of_anothers_message_is_told_like_one_that_does_not_exist() -> No
         status(bench, "b", "m").body,
     }
     assert answers == {Refusal("SCOPE_DENIED", "no message of yours with this id and target")}
+
+
+@pytest.mark.clause("S17", "I42", "mutant-28")
+def test_status_of_a_thousand_hidden_ids_takes_the_way_of_made_up_ones() -> None:
+    """Call by call the same code runs for what is hidden and for what is not there, and says the same."""
+    bench = Bench(limits=Limits(inbox_messages=2_000, rate_burst=2_000, storage_bytes=1 << 30))
+    for number in range(1_000):
+        assert isinstance(bench.offer(f"m{number}"), Receipt)
+    seen: set[tuple[str, Any]] = set()
+    calls: list[str] = []
+    for number in range(1_000):
+        for name in (f"m{number}", f"x{number}"):
+            calls.clear()
+            sys.setprofile(lambda frame, event, _: calls.append(f"{event} {frame.f_code.co_qualname}"))
+            try:
+                plan = bench.engine.handle(AskedStatus(Asked(7, "x"), "c", name, A.id), bench.now)
+            finally:
+                sys.setprofile(None)
+            seen.add(("\n".join(calls), bench.answer(plan)))
+    assert len(seen) == 1
+    assert isinstance(seen.pop()[1], Refusal)
+
+
+@pytest.mark.clause("O11", "I19", "I46")
+def test_receipt_recorded_and_replayed_after_a_restart_changes_nothing() -> None:
+    """What was told before the restart is known after it: an older or equal word moves nothing."""
+    bench = sent_question("m1")
+    frames = [receipt("m1", State.CONSUMED, cursor=4), receipt("m1", State.ACCEPTED, cursor=3)]
+    for frame in frames:
+        told(bench, "b", frame)
+    bench.engine = bench.restored()
+    before = bench.engine.latest_cursor
+    for frame in [*frames, receipt("m1", State.REJECTED, cursor=2)]:
+        body, rows, _ = told(bench, "b", frame)
+        assert (body, rows) == (Recorded(), ())
+    assert bench.engine.latest_cursor == before
+    assert bench.state() is State.CONSUMED
 
 
 def told(bench: Bench, from_instance: str, given: Receipt) -> tuple[Any, tuple[Any, ...], bool]:

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -334,6 +335,27 @@ def test_scan_is_bounded(place: Path, store: PresenceStore, monkeypatch: pytest.
         put(place, f"s{number}.json", record_of(f"s{number}", None))
     assert len(store.scan(NOW_MS)) == 3
     assert "only the first 3" in store.faults[0].text
+
+
+@pytest.mark.clause("K31")
+def test_scan_of_ten_thousand_records_is_whole_and_cheap_once_they_are_known(
+    place: Path, store: PresenceStore
+) -> None:
+    """Ten thousand stale records are read once; a look after that takes 200 ms at most and deletes none."""
+    for number in range(10_000):
+        put(
+            place, f"s{number}.i-{number}.json", record_of(f"s{number}", f"i-{number}", pid=DEAD), age_s=3_600
+        )
+    put(place, "mine.i-x.json", record_of("mine", "i-x"), age_s=60)
+    assert len(store.scan(NOW_MS)) == 10_001
+    spent = []
+    for _ in range(5):
+        begun = time.process_time()
+        found = store.scan(NOW_MS)
+        spent.append(time.process_time() - begun)
+    assert [record.session for record in found if record.freshness == "fresh"] == ["mine"]
+    assert min(spent) <= 0.2
+    assert len(os.listdir(place)) == 10_001
 
 
 def test_process_exists_says_yes_where_it_may_not_signal() -> None:
