@@ -64,7 +64,7 @@ async def test_own_root_lists_itself_with_its_runs(private_home: Path) -> None:
         assert shown["isSelf"]
 
 
-@pytest.mark.clause("native-83", "I42")
+@pytest.mark.clause("I42")
 async def test_scope_wider_than_our_own_is_denied(private_home: Path) -> None:
     """A listing asks no further than this root may see."""
     async with two(private_home) as (alice, _bob):

@@ -87,7 +87,7 @@ def test_far_end_is_who_a_fresh_record_of_our_protocol_says(private_home: Path) 
     assert here.place_of("far-1") is None
 
 
-@pytest.mark.clause("native-83", "I42", "O54")
+@pytest.mark.clause("native-84", "I42", "O54")
 def test_far_end_of_another_workspace_is_out_of_scope(private_home: Path) -> None:
     """A sibling whose name begins alike, and the folder above, are outside."""
     (private_home / "proj").mkdir()
@@ -176,7 +176,6 @@ async def test_refresh_asks_four_at_a_time_within_its_budget(
     assert most == 4
 
 
-@pytest.mark.clause("native-85")
 def test_repository_of_a_workspace_is_its_common_git_directory(private_home: Path) -> None:
     """Worktrees share it; a folder without one has none; a variable of the caller does not decide it."""
     repository = private_home / "repo"

@@ -13,7 +13,7 @@ from tieline.runtime.tools import cursor_number, refuse_failure, tool_message_id
 pytestmark = pytest.mark.asyncio
 
 
-@pytest.mark.clause("native-26", "native-27")
+@pytest.mark.clause("native-26")
 async def test_list_peers_shows_who_is_there_and_who_we_are(private_home: Path) -> None:
     """The caller itself is told apart, and is not among the peers; a query narrows."""
     async with two(private_home) as (alice, bob):
@@ -23,7 +23,7 @@ async def test_list_peers_shows_who_is_there_and_who_we_are(private_home: Path) 
         assert (await call(alice, "list_peers", query="zed"))["peers"] == []
 
 
-@pytest.mark.clause("native-93", "I21")
+@pytest.mark.clause("native-94", "I21")
 async def test_tool_call_repeated_with_its_id_sends_one_message(private_home: Path) -> None:
     """A host that repeats a call sends nothing twice; another call of the same text is another message."""
     async with two(private_home) as (alice, bob):
@@ -131,7 +131,7 @@ async def test_failure_of_a_receipt_is_raised_not_returned() -> None:
         refuse_failure(Receipt("m", "a", "b", State.EXPIRED, 1))
 
 
-@pytest.mark.clause("native-138")
+@pytest.mark.clause("native-94")
 async def test_tool_id_differs_for_each_peer_and_call() -> None:
     """Two peers with the same call id never share a message id."""
     ids = {tool_message_id(peer, call_id) for peer in ("a", "b") for call_id in ("1", "2", '1","2')}

@@ -59,7 +59,7 @@ async def test_timer_is_set_once_a_turn_and_rings_at_the_earliest_moment(
         assert len(rung) == 2
 
 
-@pytest.mark.clause("S17", "native-86")
+@pytest.mark.clause("S17")
 async def test_far_end_out_of_scope_sees_no_run_and_no_answer(private_home: Path) -> None:
     """Its directory is empty, and what it asks of an existing run is answered as for one that is none."""
     async with two(private_home) as (alice, bob):
