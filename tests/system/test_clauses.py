@@ -14,7 +14,8 @@ from tests.system.kit.hostile import HostilePeer
 pytestmark = pytest.mark.asyncio
 PAYLOADS = (
     "\x1b]52;c;cm0gLXJm\x07", "\x1b]0;title\x1b\\", "\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\",
-    "\x1bP+q\x1b\\", "\x1b_apc\x1b\\", "\x9b31m\x9d0;c1\x9c", "\x1b[6n\x1b[c\x1b[2J\x1b[1;1H", "\x1b]0;unterminated",
+    "\x1bP+q\x1b\\", "\x1b_apc\x1b\\",
+    "\x9b31m\x9d0;c1\x9c", "\x1b[6n\x1b[c\x1b[2J\x1b[1;1H", "\x1b]0;unterminated",
     "\b\b\b\r\x7f",
     "\u202egnp.exe\u2066\u200b\u200f\ufeff\U000e0041\u2028\u2029\x85",
 )  # fmt: skip
