@@ -86,7 +86,6 @@ class Coordinator:
         peers: Mapping[str, Liveness] | None = None,
         ancestors: frozenset[str] = frozenset(),
         change: Change | None = None,
-        looked_at: tuple[str, ...] = (),
     ) -> Outcome:
         """Carry one command out and return what came of it, durable.
 
@@ -96,7 +95,6 @@ class Coordinator:
             peers: What is known of peers by their ids.
             ancestors: Launch ids whose trees hold the caller.
             change: What the command does to the ledger; its refusal undoes the whole.
-            looked_at: Launch ids that are looked at in any case.
 
         Raises:
             Refused: the engine's or the store's no; nothing of the command was stored.
@@ -105,7 +103,7 @@ class Coordinator:
         wanted = set(keys)
         facts = Facts(boot_id=self.boot_id, peers=dict(peers or {}), ancestors=ancestors)
         while True:
-            seen = self._look(wanted, facts, looked_at)
+            seen = self._look(wanted, facts)
             with self.store.transaction(wanted, ledger=True) as held:
                 assert held.ledger is not None, "the ledger was asked for"
                 by_id = {launch.launch_id: launch for launch in held.ledger.launches}
@@ -126,12 +124,12 @@ class Coordinator:
                 raise Refused.of(outcome.refusal)
             return outcome
 
-    def _look(self, keys: Iterable[ResourceKey], facts: Facts, looked_at: tuple[str, ...]) -> Facts:
+    def _look(self, keys: Iterable[ResourceKey], facts: Facts) -> Facts:
         """Return the facts about everything that these documents and the ledger name."""
         documents = [self.store.read(key) for key in keys]
         ledger = self.store.read_ledger()
         identities: set[ProcessIdentity] = set()
-        wanted: set[str] = set(looked_at)
+        wanted: set[str] = set()
         for document in documents:
             for ticket in document.tickets:
                 if ticket.finished_ms is not None:

@@ -140,5 +140,5 @@ def recover(
     def change(ledger: Ledger, _documents: object) -> Ledger:
         return coordination.answer_for_launch(ledger, launch_id)
 
-    coordinator.decide(keys, Recover(caller, launch_id, text), change=change, looked_at=(launch_id,))
+    coordinator.decide(keys, Recover(caller, launch_id, text), change=change)
     return glimpse(coordinator, key, caller)

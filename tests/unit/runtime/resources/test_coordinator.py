@@ -66,6 +66,7 @@ def test_holder_is_freed_on_the_proven_end_and_on_nothing_else(
     start(coordinator, "a", 1, identity)
     claim(coordinator, "b", KEY)
     for _look in range(3):
+        time.sleep(0.3)  # longer than the quarantine, together
         coordinator.observe([KEY], principal("b"))
         assert (state_of(coordinator, "a"), state_of(coordinator, "b")) == ("running", "queued")
     sleeper.kill()

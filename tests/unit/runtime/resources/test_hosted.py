@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -108,7 +109,9 @@ async def test_launch_of_a_teammate_holds_from_the_ledger_to_the_proven_end(
         assert await kid.state() == "running"
         process.send_signal(signal.SIGKILL)
         process.wait()
+        begun = time.monotonic()
         await kid.ask("complete")
+        assert time.monotonic() - begun >= 0.5  # seen gone over the quarantine
         await kid.ask("finishLaunch")
         assert (await other.ask("wait", waitMs=3_000))["fences"] == {"machine/build": 2}
 
@@ -196,6 +199,23 @@ async def test_requirements_come_from_rules_and_policies(
         assert await needs(kid, "git", "commit") == ["machine/all", index]
         assert await needs(kid, "ls") == ["machine/all"]
         assert await needs(other, "ls") == []
+
+
+@pytest.mark.asyncio
+async def test_claim_of_the_controllers_own_run_waits_for_its_grant(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a person grants, looking does not: the controller's children get nothing by themselves."""
+    monkeypatch.setenv("TIELINE_ALLOW_RESOURCE_CONTROL", "1")
+    async with teammates(private_home) as (kid, _other):
+        await call(kid.root, "resource.policy", resource=KEYS[0], controller="me")
+        claimed = await kid.claim()
+        assert [one["state"] for one in claimed["tickets"]] == ["queued"]
+        assert await kid.code("wait", waitMs=100) == "RESOURCE_WAIT_TIMEOUT"
+        await call(
+            kid.root, "coordinate_resource", operation="grant", requestId=claimed["tickets"][0]["requestId"]
+        )
+        assert (await kid.ask("wait", waitMs=2_000))["granted"] is True
 
 
 @pytest.mark.asyncio
