@@ -22,7 +22,7 @@ from tieline.model.receipt import Receipt, State
 from tieline.runtime import answers, render
 from tieline.runtime.calls import Actor, Params, Reply
 from tieline.runtime.sending import Wish, expires_ms, latest, settled, submit
-from tieline.runtime.tools import PeerMessages, cursor_number, read_mail
+from tieline.runtime.tools import Bounds, PeerMessages, cursor_number, read_mail
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
@@ -33,6 +33,10 @@ TARGETS_MAX = 64
 SEND_WAIT_MS = 3_000
 WAIT_MS_MAX = 3_600_000
 LOG_EVENTS_MAX = 1_000
+REPLIED_WAIT_MS = 500
+INBOX_MESSAGES_MAX = 1_000
+INBOX_BYTES = 524_288
+"""Of text in one answer: also with every character escaped, twice, it is within a control frame."""
 
 
 class AttachmentParams(Params, frozen=True):
@@ -223,7 +227,11 @@ async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Rep
         if found or receipt.state in (State.REJECTED, State.EXPIRED) or left <= 0:
             break
         await arrival.joined(watch).wait(left)
+    if found:  # the receipt that says "replied" comes right behind the reply
+        receipt = await settled(node, receipt, REPLIED_WAIT_MS, until_final=True)
     shape = _shape(node, target, receipt)
+    if found:
+        shape["text"] = render.REPLIED_TEXT
     if not found and receipt.state is State.REJECTED:
         raise Refused(receipt.outcome or "PEER_OFFLINE", f"{target.alias} refused the question")
     if not found and receipt.state is State.EXPIRED:
@@ -248,14 +256,25 @@ async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Rep
 
 
 async def inbox(node: "Node", actor: Actor, asked: Inbox, _call: str | None) -> Reply:
-    """Return unread mail; with `consume` a token that the caller settles by `host.taken`."""
+    """Return unread mail after a cursor; with `consume` a token that the caller settles by `host.taken`.
+
+    At most `limit` messages and `INBOX_BYTES` of text; `remaining` says how many more fit, and `cursor`
+    is where to read on. `prepared` counts those that are on their way to a model: they are unread still.
+    """
+    if not 1 <= asked.limit <= INBOX_MESSAGES_MAX:
+        raise Refused("INVALID_PARAMS", f"limit is a whole number from 1 to {INBOX_MESSAGES_MAX}")
     read = PeerMessages(after=asked.after, consume=asked.consume, run=asked.run)
+    bounds = Bounds(asked.limit, INBOX_BYTES, asked.asks, cursor_number(asked.after))
     peer = node.acting_peer(actor, asked.run)
     node.require(peer, Capability.RECEIVE)
-    reply = await read_mail(
-        node, actor, read, wait_ms=_bounded(asked.wait_ms), rung="cli", only_asks=asked.asks
-    )
-    return Reply({**reply.result, "token": reply.taken, "unread": node.engine.inbox_counts(peer).unread})
+    reply = await read_mail(node, actor, read, wait_ms=_bounded(asked.wait_ms), rung="cli", bounds=bounds)
+    messages = reply.result["messages"]
+    counts = node.engine.inbox_counts(peer)
+    shape = {**reply.result, "token": reply.taken, "unread": counts.unread}
+    shape["prepared"] = counts.prepared - (len(messages) if asked.consume else 0)
+    if reply.result["remaining"] and messages:  # read on behind what was shown, not behind what was not
+        shape["cursor"] = str(messages[-1]["sequence"])
+    return Reply(shape)
 
 
 async def reply(node: "Node", actor: Actor, asked: Send, call_id: str | None) -> Reply:

@@ -15,7 +15,7 @@ from tieline.model.message import Envelope
 from tieline.model.moment import to_iso
 from tieline.model.receipt import Event, Receipt, State
 
-__all__ = ["descriptor", "event", "message", "receipt", "receipt_text", "sent_message"]
+__all__ = ["REPLIED_TEXT", "descriptor", "event", "message", "receipt", "receipt_text", "sent_message"]
 
 
 def _without_none(shape: dict[str, Any]) -> dict[str, Any]:
@@ -142,13 +142,14 @@ def event(item: Event) -> dict[str, Any]:
     )
 
 
+REPLIED_TEXT = "The recipient replied."
 _TEXTS = {
     State.PENDING: "Stored here, not yet handed over; it is retried until it expires.",
     State.UNKNOWN: (
         "Sent, but no answer came: whether it arrived is not known. It is retried under the same id."
     ),
     State.CONSUMED: "The recipient's model has it in its context. That does not say that the work is done.",
-    State.REPLIED: "The recipient replied.",
+    State.REPLIED: REPLIED_TEXT,
     State.REJECTED: "Refused; the recipient stored nothing.",
     State.EXPIRED: "Expired before it was read.",
 }

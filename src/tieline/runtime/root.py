@@ -221,11 +221,17 @@ class Root:
         return _one(result)
 
     async def inbox(self, *, wait_s: float = 0.0, consume: bool = False, asks: bool = False) -> list[Message]:
-        """Return unread mail, oldest first; `consume` marks it consumed. A preview consumes nothing."""
-        result = await self._call("local.inbox", waitMs=_ms(wait_s), consume=consume, asks=asks)
-        if result["token"] is not None:
-            await self._call("host.taken", token=result["token"])
-        return [msgspec.convert(item, Message) for item in result["messages"]]
+        """Return all unread mail, oldest first; `consume` marks it consumed. A preview consumes nothing."""
+        found: list[Message] = []
+        after, wait_ms = None, _ms(wait_s)
+        while True:
+            result = await self._call("local.inbox", waitMs=wait_ms, consume=consume, asks=asks, after=after)
+            if result["token"] is not None:
+                await self._call("host.taken", token=result["token"])
+            found += [msgspec.convert(item, Message) for item in result["messages"]]
+            if not result["remaining"] or not result["messages"]:
+                return found
+            after, wait_ms = result["cursor"], 0
 
     async def last(self, to: str, *, entry: str | None = None, offset: int = 0) -> dict[str, Any]:
         """Return a page of the peer's last finished answer, without waking it.

@@ -10,15 +10,16 @@ Source: reference/native.md 1M, 1O, 2.8, 2.12; open-bugs.md O01, O07.
 import asyncio
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from tieline import config
 from tieline.config import Scope
-from tieline.engine.contract import Act, Expose, Held
+from tieline.engine.contract import Act, Expose, Held, Page
 from tieline.errors import OutcomeUnknown, Refusal, Refused
-from tieline.model.identity import Capability
+from tieline.model.identity import Capability, Peer
 from tieline.model.message import Delivery
 from tieline.model.receipt import Receipt, State
 from tieline.runtime import render
@@ -27,14 +28,27 @@ from tieline.runtime.sending import Wish, expires_ms, settled, submit
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
+    from tieline.runtime.resources.feed import Told
 
-__all__ = ["TABLE", "exposed", "read_mail"]
+__all__ = ["TABLE", "Bounds", "PeerMessages", "cursor_number", "read_mail"]
 
 EVENTS_PER_READ_MAX = 100
 MESSAGES_PER_READ_MAX = 16
 READ_BYTES_MAX = 131_072
 TEXT_BYTES_MAX = 16_777_216
 """A read shows whole what it consumes: `READ_BYTES_MAX` of content, and the first message in any case."""
+
+
+class Bounds(NamedTuple):
+    """How much of a mailbox one answer holds, and of which mail."""
+
+    count_max: int
+    bytes_max: int  # of content; the first message fits in any case
+    only_asks: bool = False
+    after: int = 0  # only mail that came after this cursor
+
+
+MODEL_BOUNDS = Bounds(MESSAGES_PER_READ_MAX, READ_BYTES_MAX)
 
 
 class ListPeers(Params, frozen=True):
@@ -147,54 +161,54 @@ async def peer_messages(node: "Node", actor: Actor, asked: PeerMessages, _call: 
     return await read_mail(node, actor, asked, wait_ms=asked.wait_ms, rung="read")
 
 
+class _Look(NamedTuple):
+    """What one look at a mailbox found: mail, how much more waits, news of resources, and events."""
+
+    found: tuple[Held, ...]
+    remaining: int
+    told: "list[Told]"
+    page: Page
+
+    def is_enough(self, *, with_events: bool) -> bool:
+        """Return whether there is something to return now."""
+        return bool(self.found or (with_events and (self.page.events or self.told)))
+
+
 async def read_mail(
-    node: "Node", actor: Actor, asked: PeerMessages, *, wait_ms: int, rung: str, only_asks: bool = False
+    node: "Node", actor: Actor, asked: PeerMessages, *, wait_ms: int, rung: str, bounds: Bounds = MODEL_BOUNDS
 ) -> Reply:
     """Read the mailbox of the acting peer, waiting up to `wait_ms` for something that fits.
 
     The result's messages are prepared under one token, given back as `Reply.taken`, unless
-    `asked.consume` is false.
+    `asked.consume` is false. Events are what came after `asked.after`; without it there are none,
+    because a history told anew at each call is no news.
     """
     peer = node.acting_peer(actor, asked.run)
-    after = cursor_number(asked.after)
+    cursor_number(asked.after)
+    is_filtered = bool(asked.from_ or asked.reply_to or asked.message_id)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
     while True:
         arrival = node.arrival(peer)
-        page = node.engine.page(peer, after, EVENTS_PER_READ_MAX)
-        if isinstance(page, Refusal):
-            raise Refused.of(page)
-        found = node.engine.held(
-            peer,
-            from_peer=None if asked.from_ is None else node.book.known_peer_id(asked.from_),
-            reply_to=asked.reply_to,
-            message_id=asked.message_id,
-            unread_only=asked.message_id is None,
-            count_max=MESSAGES_PER_READ_MAX,
-        )
-        if only_asks:
-            found = tuple(item for item in found if item.envelope.is_ask)
-        if asked.consume:  # what another reader has prepared is that reader's for now
-            found = tuple(item for item in found if not item.is_prepared)
-        is_filtered = bool(asked.from_ or asked.reply_to or asked.message_id)
-        told = [] if is_filtered or not asked.consume else node.desk.unread(peer)
-        if found or (asked.after is not None and (page.events or told) and not is_filtered):
+        look = _look(node, peer, asked, bounds)
+        if look.is_enough(with_events=asked.after is not None and not is_filtered):
             break
         left = deadline - loop.time()
         if left <= 0 or not await arrival.wait(left):
             break
-    token, messages = await exposed(node, actor, asked, found, rung)
-    if told:  # of a resource: told again until a flush confirms it
+    token, messages = await exposed(node, actor, asked, look.found, rung, bounds)
+    told = look.told
+    if told and asked.consume:  # of a resource: told again until a flush confirms it
         token = token or node.new_token()
         node.desk.read(token, told)
-    elif not asked.consume and not is_filtered:
-        told = node.desk.kept([peer.id], after)
+    events = look.page.events
     result: dict[str, Any] = {
-        "events": [*map(render.event, page.events), *map(node.desk.shape, told)],
+        "events": [*map(render.event, events), *map(node.desk.shape, told)],
         "messages": [await node.with_content(item) for item in messages],
-        "cursor": str(page.events[-1].cursor if page.events else max(after, page.latest_cursor)),
-        "oldestCursor": str(page.oldest_cursor),
-        "gap": page.has_gap,
+        "remaining": look.remaining,
+        "cursor": str(events[-1].cursor if events else look.page.latest_cursor),
+        "oldestCursor": str(look.page.oldest_cursor),
+        "gap": look.page.has_gap,
         "text": node.rendered(messages, TEXT_BYTES_MAX, max(1, len(messages))).text,
     }
     if wait_ms and not messages:
@@ -202,8 +216,54 @@ async def read_mail(
     return Reply(result, token)
 
 
+def _look(node: "Node", peer: Peer, asked: PeerMessages, bounds: Bounds) -> _Look:
+    """Look at a mailbox once; nothing is changed."""
+    after = node.engine.latest_cursor if asked.after is None else cursor_number(asked.after)
+    page = node.engine.page(peer, after, EVENTS_PER_READ_MAX)
+    if isinstance(page, Refusal):
+        raise Refused.of(page)
+    counts = node.engine.inbox_counts(peer)
+    is_filtered = bool(asked.from_ or asked.reply_to or asked.message_id)
+    is_whole = bounds.only_asks or bounds.after > 0
+    held = node.engine.held(
+        peer,
+        from_peer=None if asked.from_ is None else node.book.known_peer_id(asked.from_),
+        reply_to=asked.reply_to,
+        message_id=asked.message_id,
+        unread_only=asked.message_id is None,
+        count_max=counts.unread if is_whole else bounds.count_max + counts.prepared,
+    )
+    fitting = [
+        item
+        for item in held
+        # What another reader has prepared is that reader's for now.
+        if (not asked.consume or not item.is_prepared)
+        and item.cursor > bounds.after
+        and (item.envelope.is_ask or not bounds.only_asks)
+    ]
+    found = _within(fitting, bounds)
+    waiting = counts.unread - (counts.prepared if asked.consume else 0)
+    remaining = (len(fitting) if is_filtered or is_whole else waiting) - len(found)
+    told: list[Told] = []
+    if not is_filtered and asked.consume:
+        told = node.desk.unread(peer)
+    elif not is_filtered and asked.after is not None:
+        told = node.desk.kept([peer.id], after)
+    return _Look(found, max(0, remaining), told, page)
+
+
+def _within(fitting: Sequence[Held], bounds: Bounds) -> tuple[Held, ...]:
+    """Return the first of these that one answer may hold; the very first always fits."""
+    size_bytes = 0
+    for place, item in enumerate(fitting):
+        size_bytes += item.envelope.content_bytes
+        if place == bounds.count_max or (place and size_bytes > bounds.bytes_max):
+            return tuple(fitting[:place])
+    return tuple(fitting)
+
+
 async def exposed(
-    node: "Node", actor: Actor, asked: PeerMessages, found: tuple[Held, ...], rung: str
+    node: "Node", actor: Actor, asked: PeerMessages, found: tuple[Held, ...], rung: str, bounds: Bounds
 ) -> tuple[str | None, tuple[Held, ...]]:
     """Prepare what may be prepared of `found`; what another reader holds is left out."""
     free = tuple(item.cursor for item in found if item.state is State.ACCEPTED and not item.is_prepared)
@@ -214,8 +274,8 @@ async def exposed(
         owner=node.acting_peer(actor, asked.run),
         token=token,
         rung=rung,
-        count_max=MESSAGES_PER_READ_MAX,
-        bytes_max=READ_BYTES_MAX,
+        count_max=bounds.count_max,
+        bytes_max=bounds.bytes_max,
         cursors=free,
     )
     held = await node.ask(command)

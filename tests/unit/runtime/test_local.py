@@ -55,6 +55,10 @@ async def test_ask_answers_with_the_correlated_reply_alone(private_home: Path) -
         answer = await asking
         assert answer["reply"]["content"] == "42"
         assert not answer["timedOut"]
+        assert (answer["receipt"]["state"], answer["receipt"]["text"]) == (
+            "replied",
+            "The recipient replied.",
+        )
         assert sorted(message.content for message in await alice.inbox()) == ["42", "noise"]
         assert (await call(alice, "host.taken", token=answer["token"]))["consumed"] == 1
         assert [message.content for message in await alice.inbox()] == ["noise"]
@@ -112,6 +116,73 @@ async def test_inbox_reads_at_least_once_whatever_the_wait(private_home: Path, w
         assert (await call(bob, "local.inbox", waitMs=wait_ms))["messages"] == []
         await alice.send("bob", "one")
         assert len((await call(bob, "local.inbox", waitMs=wait_ms))["messages"]) == 1
+
+
+@pytest.mark.clause("I9")
+async def test_inbox_shows_as_much_as_was_asked_and_says_what_is_left(private_home: Path) -> None:
+    """A limit is kept; a cursor leads on through a preview, and consuming goes on where it stopped."""
+    async with two(private_home, limits={"rate_per_second": 1_000, "rate_burst": 1_000}) as (alice, bob):
+        for number in range(20):
+            await alice.send("bob", f"n{number}")
+        whole = await call(bob, "local.inbox")
+        assert (len(whole["messages"]), whole["remaining"], whole["unread"]) == (20, 0, 20)
+        seen: list[str] = []
+        after, remaining = "0", 1
+        while remaining:
+            page = await call(bob, "local.inbox", limit=8, after=after)
+            seen += [item["content"] for item in page["messages"]]
+            after, remaining = page["cursor"], page["remaining"]
+        assert seen == [f"n{number}" for number in range(20)]
+        assert [message.content for message in await bob.inbox()] == seen
+        for count, left in ((15, 5), (5, 0)):
+            taking = await call(bob, "local.inbox", limit=15, consume=True)
+            assert (len(taking["messages"]), taking["remaining"]) == (count, left)
+            assert (await call(bob, "host.taken", token=taking["token"]))["consumed"] == count
+        for wrong in (0, 1_001):
+            with pytest.raises(Refused) as caught:
+                await call(bob, "local.inbox", limit=wrong)
+            assert caught.value.code == "INVALID_PARAMS"
+
+
+@pytest.mark.clause("I9")
+async def test_inbox_of_much_text_is_cut_to_what_an_answer_holds(private_home: Path) -> None:
+    """An answer never grows beyond its frame; the program's own call reads on until all was shown."""
+    limits = {
+        "message_bytes": 300_000,
+        "frame_bytes": 1_048_576,
+        "rate_per_second": 1_000,
+        "storage_bytes": 1 << 30,
+    }
+    async with two(private_home, limits=limits) as (alice, bob):
+        for number in range(3):
+            await alice.send("bob", str(number) * 290_000)
+        page = await call(bob, "local.inbox")
+        assert (len(page["messages"]), page["remaining"]) == (1, 2)
+        assert [message.content[:1] for message in await bob.inbox(consume=True)] == ["0", "1", "2"]
+        assert await bob.inbox() == []
+
+
+@pytest.mark.clause("I9")
+async def test_inbox_says_what_is_on_its_way_to_the_model(private_home: Path) -> None:
+    """Mail of an open boundary is unread still; who would consume is told why nothing comes."""
+    async with two(private_home) as (alice, bob):
+        await alice.send("bob", "one")
+        await alice.send("bob", "two", delivery="queue")
+        await call(bob, "host.boundary", kind="tool")
+        taking = await call(bob, "local.inbox", consume=True)
+        assert [item["content"] for item in taking["messages"]] == ["two"]
+        assert (taking["unread"], taking["prepared"], taking["remaining"]) == (2, 1, 0)
+        assert (await call(bob, "local.inbox"))["prepared"] == 2
+
+
+async def test_inbox_finds_questions_behind_other_mail(private_home: Path) -> None:
+    """Only questions are asked for: what stands before them does not hide them."""
+    async with two(private_home, limits={"rate_per_second": 1_000, "rate_burst": 1_000}) as (alice, bob):
+        for number in range(17):
+            await alice.send("bob", f"n{number}")
+        await call(alice, "local.send", to="bob", content="?", ask=True)
+        asks = await call(bob, "local.inbox", asks=True, limit=1)
+        assert ([item["content"] for item in asks["messages"]], asks["remaining"]) == (["?"], 0)
 
 
 async def test_reply_needs_a_message_that_was_received(private_home: Path) -> None:

@@ -12,6 +12,8 @@ from tieline.runtime.tools import cursor_number, refuse_failure, tool_message_id
 
 pytestmark = pytest.mark.asyncio
 
+FAST = {"rate_per_second": 1_000, "rate_burst": 1_000}
+
 
 @pytest.mark.clause("native-26")
 async def test_list_peers_shows_who_is_there_and_who_we_are(private_home: Path) -> None:
@@ -103,12 +105,53 @@ async def test_read_after_a_cursor_returns_only_later_events(private_home: Path)
     """The cursor of one read is where the next begins."""
     async with two(private_home) as (alice, bob):
         await alice.send("bob", "one")
-        first = await call(bob, "peer_messages", consume=False)
+        first = await call(bob, "peer_messages", after="0", consume=False)
         await alice.send("bob", "two")
         later = await call(bob, "peer_messages", after=first["cursor"], consume=False)
         assert len(first["events"]) == len(later["events"]) == 1
         assert int(later["cursor"]) > int(first["cursor"])
         assert not later["gap"]
+
+
+@pytest.mark.clause("native-136", "I12")
+async def test_read_without_a_cursor_tells_no_history_and_where_to_follow_it(private_home: Path) -> None:
+    """An empty mailbox costs a model nothing, however long its history; its cursor is where news begins."""
+    async with two(private_home) as (alice, bob):
+        for number in range(12):
+            await alice.send("bob", f"n{number}")
+        assert len((await call(bob, "peer_messages"))["messages"]) == 12
+        empty = await call(bob, "peer_messages")
+        assert (empty["events"], empty["messages"], empty["remaining"], empty["text"]) == ([], [], 0, "")
+        assert empty["cursor"] == str(bob.node.engine.latest_cursor)
+        sent = await bob.send("alice", "y")
+        news = await call(bob, "peer_messages", after=empty["cursor"])
+        assert {item["messageId"] for item in news["events"]} == {sent["messageId"]}
+
+
+@pytest.mark.clause("I9")
+async def test_read_of_much_mail_says_how_much_waits(private_home: Path) -> None:
+    """One read holds sixteen messages; the rest is counted, and comes with the next reads."""
+    async with two(private_home, limits=FAST) as (alice, bob):
+        for number in range(19):
+            await alice.send("bob", f"n{number}")
+        first = await call(bob, "peer_messages")
+        assert (len(first["messages"]), first["remaining"]) == (16, 3)
+        second = await call(bob, "peer_messages")
+        assert ([item["content"] for item in second["messages"]], second["remaining"]) == (
+            ["n16", "n17", "n18"],
+            0,
+        )
+
+
+@pytest.mark.clause("I9")
+async def test_read_behind_sixteen_that_another_reader_has_finds_the_rest(private_home: Path) -> None:
+    """What is on its way to the model stands before newer mail in no reader's way."""
+    async with two(private_home, limits=FAST) as (alice, bob):
+        for number in range(17):
+            await alice.send("bob", f"n{number}")
+        assert len((await call(bob, "host.boundary", kind="prompt"))["messageIds"]) == 16
+        rest = await call(bob, "peer_messages")
+        assert [item["content"] for item in rest["messages"]] == ["n16"]
 
 
 async def test_cursor_is_a_short_decimal_string() -> None:

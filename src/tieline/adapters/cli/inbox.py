@@ -2,6 +2,7 @@
 
 Rule 1: at least one read happens, however short the wait.
 Rule 2: with `--consume` the mail counts as read only after stdout took every byte of it.
+Rule 3: a root answers in pages: a person is shown all of them, a program one and how many more wait.
 
 Source: DESIGN.md 3, 4; reference/open-bugs.md O07; reference/reliability.md K33, I9.
 """
@@ -43,26 +44,32 @@ def run(options: Namespace) -> int:
     if options.after is not None and not (options.after.isascii() and options.after.isdigit()):
         raise UsageError("--after takes a cursor: a decimal number as `tieline inbox` prints it")
     client, found, _ = reach(options, may_change=options.consume, is_personal=True)
+    shown_count = 0
     with client:
-        answer = _read(client, options)
-        with settle(client, answer.get("token") if options.consume else None):
-            _show(answer, options, identity(found))
-            flush()
+        answer = _read(client, options, options.after, options.wait or 0)
+        while True:
+            with settle(client, answer.get("token") if options.consume else None):
+                _show(answer, options, identity(found))
+                flush()
+            page_count = len(answer.get("messages") or ())
+            shown_count += page_count
+            if options.json or not page_count or not answer.get("remaining"):
+                break
+            answer = _read(client, options, str(answer.get("cursor")), 0)
     if not options.json:
         for text in foreign_root(found):
             note(text)
-        _tell(answer, options)
-    is_empty = not answer.get("messages")
-    return TIMED_OUT if options.wait is not None and is_empty else 0
+        _tell(answer, options, shown_count)
+    return TIMED_OUT if options.wait is not None and not shown_count else 0
 
 
-def _read(client: Client, options: Namespace) -> dict[str, Any]:
+def _read(client: Client, options: Namespace, after: str | None, wait_ms: int) -> dict[str, Any]:
     """Return the first answer that holds mail, or the last one when the time is over."""
     params: dict[str, Any] = {**run_of(options)}
-    if options.after is not None:
-        params["after"] = options.after
+    if after is not None:
+        params["after"] = after
     params.update({name: True for name in ("consume", "asks") if getattr(options, name)})
-    deadline = monotonic() + (options.wait or 0) / 1_000
+    deadline = monotonic() + wait_ms / 1_000
     while True:
         wait_s = min(max(deadline - monotonic(), 0.0), WAIT_STEP_S)
         answer = client.call("local.inbox", {**params, "waitMs": round(wait_s * 1_000)}, wait_s + SLACK_S)
@@ -75,7 +82,7 @@ def _read(client: Client, options: Namespace) -> dict[str, Any]:
 def _show(answer: dict[str, Any], options: Namespace, root: dict[str, Any]) -> None:
     messages = [item for item in answer.get("messages", []) if isinstance(item, dict)]
     if options.json:
-        named = ("cursor", "oldestCursor", "gap", "unread")
+        named = ("cursor", "oldestCursor", "gap", "unread", "prepared", "remaining")
         body = {"messages": messages, **{name: answer[name] for name in named if name in answer}}
         write_json("inbox", {**body, "consume": bool(options.consume), "root": root})
         return
@@ -83,13 +90,19 @@ def _show(answer: dict[str, Any], options: Namespace, root: dict[str, Any]) -> N
         show(message)
 
 
-def _tell(answer: dict[str, Any], options: Namespace) -> None:
+def _tell(answer: dict[str, Any], options: Namespace, shown_count: int) -> None:
     """Tell a person on stderr what was shown and what became of it."""
-    messages = answer.get("messages") or []
     if answer.get("gap"):
         note(f"some history before cursor {line(answer.get('oldestCursor', ''), 20)} is no longer kept")
-    if not messages:
-        note("no unread mail" + (" within the time" if options.wait else ""))
+    prepared_count = answer.get("prepared")
+    if options.consume and isinstance(prepared_count, int) and prepared_count > 0:
+        note(f"{prepared_count} unread on the way to the model now: not shown here")
+    if not shown_count:
+        note(
+            "no unread mail"
+            + (" within the time" if options.wait else "")
+            + (" to read here" if prepared_count else "")
+        )
         return
     done = "marked as read" if options.consume else "a preview: nothing was marked as read (--consume does)"
-    note(f"{len(messages)} shown, {done}; cursor {line(answer.get('cursor', ''), 20)}")
+    note(f"{shown_count} shown, {done}; cursor {line(answer.get('cursor', ''), 20)}")

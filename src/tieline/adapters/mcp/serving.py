@@ -333,20 +333,26 @@ def _result(call: Call, result: dict[str, Any]) -> bytes:
     }
     text = result.get("text")
     if not isinstance(text, str) or not text:
-        text = encode(members).decode().strip()
-    return _tool_result(call, text, members, is_error=False)
+        return _tool_result(call, [encode(members).decode().strip()], members, is_error=False)
+    # Many hosts show a model the texts alone: what came beside the mail is said in one of its own.
+    beside = {name: members[name] for name in ("events", "remaining") if members.get(name)}
+    texts = [text, encode({**beside, "cursor": members.get("cursor")}).decode().strip()] if beside else [text]
+    return _tool_result(call, texts, members, is_error=False)
 
 
 def _failure(call: Call, error: TielineError) -> bytes:
     """Return the line of a typed failure: the model reads the code, the sentence and the next action."""
     data = error_data(error)
     return _tool_result(
-        call, f"{error.code}: {error}. Next: {data['action']}.", {**data, "text": str(error)}, is_error=True
+        call, [f"{error.code}: {error}. Next: {data['action']}."], {**data, "text": str(error)}, is_error=True
     )
 
 
-def _tool_result(call: Call, text: str, members: dict[str, Any], *, is_error: bool) -> bytes:
-    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "structuredContent": members}
+def _tool_result(call: Call, texts: list[str], members: dict[str, Any], *, is_error: bool) -> bytes:
+    result: dict[str, Any] = {
+        "content": [{"type": "text", "text": text} for text in texts],
+        "structuredContent": members,
+    }
     if is_error:
         result["isError"] = True
     if isinstance(call, _ToolCall) and call.is_modern:

@@ -86,6 +86,34 @@ def test_inbox_closed_pipe_ends_quietly_and_consumes_nothing(fake_root: Make) ->
     assert "host.taken" not in root.methods
 
 
+@pytest.mark.clause("I9", "K33")
+@pytest.mark.parametrize("words", [(), ("--consume",)])
+def test_inbox_shows_a_person_every_page(run: Run, fake_root: Make, words: tuple[str, ...]) -> None:
+    """A person is shown all, each page settled by itself; a program gets one page and the rest's count."""
+    pages = [
+        mail(message(messageId="m-1"), token="t-1", cursor="4", remaining=2),
+        mail(message(messageId="m-2"), message(messageId="m-3"), token="t-2", cursor="9", remaining=0),
+    ]
+    answers = iter(pages)
+    root = fake_root({"local.inbox": lambda params: next(answers), **TAKEN})
+    result = run("inbox", *words)
+    assert all(name in result.out for name in ("m-1", "m-2", "m-3"))
+    assert "3 shown" in result.err
+    assert root.params("local.inbox")["after"] == "4"
+    assert root.methods.count("host.taken") == (2 if words else 0)
+    answers = iter(pages)
+    assert run("inbox", *words, "--json").json["remaining"] == 2
+
+
+@pytest.mark.clause("I9")
+def test_inbox_consume_names_what_is_on_its_way_to_the_model(run: Run, fake_root: Make) -> None:
+    """Unread mail of an open boundary is not there to be read, and nobody is told that there is none."""
+    fake_root({"local.inbox": mail(unread=2, prepared=2, remaining=0)})
+    result = run("inbox", "--consume")
+    assert "2 unread on the way to the model" in result.err
+    assert "no unread mail to read here" in result.err
+
+
 def test_inbox_consumed_but_untold_says_it_will_be_shown_again(run: Run, fake_root: Make) -> None:
     """Text that was printed and could not be settled is told as that."""
 

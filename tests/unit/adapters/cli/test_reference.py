@@ -83,6 +83,8 @@ ANSWERS: dict[str, Any] = {
         "oldestCursor": "1",
         "gap": False,
         "unread": 0,
+        "prepared": 0,
+        "remaining": 0,
         "token": None,
     },
     "local.status": {"sent": [], "received": [{"message": message(), "history": []}]},

@@ -16,7 +16,7 @@ from tieline.adapters.mcp.constants import (
 )
 
 # A host's user approved these very words. Whoever changes them changes this hash, and says so in a fragment.
-TOOL_LIST_SHA256 = "c2b7b1cfe654e794261c60204c6da5ca434d5c2888394adf0892497c64e1afc8"
+TOOL_LIST_SHA256 = "62e77565aa3ecabf89482c2c60b72e3197960b07033c9f260f67f5e055262ca4"
 
 
 def test_tool_list_hash_is_the_golden_one() -> None:

@@ -79,6 +79,27 @@ def test_tool_result_has_text_for_the_model_and_members_for_a_program() -> None:
     play(story)
 
 
+def test_tool_result_says_in_a_text_what_comes_beside_the_mail() -> None:
+    """Hosts that show a model the texts alone show it events, and that more mail waits."""
+
+    async def story(stage: Stage) -> None:
+        answer = {
+            "messages": [],
+            "events": [{"type": "resource"}],
+            "remaining": 3,
+            "cursor": "9",
+            "text": "mail",
+        }
+        stage.root.operations.gives("peer_messages", answer)
+        stage.call(1, "peer_messages")
+        result = await stage.result()
+        first, second = (part["text"] for part in result["content"])
+        assert first == "mail"
+        assert json.loads(second) == {"events": [{"type": "resource"}], "remaining": 3, "cursor": "9"}
+
+    play(story)
+
+
 def test_tool_result_of_the_modern_family_is_complete() -> None:
     """A request that names the modern version gets that family's envelope."""
 
