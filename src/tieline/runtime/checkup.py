@@ -301,21 +301,22 @@ def _root(root: Root, roots: list[dict[str, Any]]) -> Check:
 
 
 def _stores(where: Places, counters: dict[str, int]) -> list[Check]:
-    from tieline.runtime.ended import ended_instances  # noqa: PLC0415 - reads journals
+    from tieline.runtime.ended import DAMAGED_ACTION, ended_instances  # noqa: PLC0415 - reads journals
 
     try:
         ended = ended_instances(where.home)
     except TielineError as error:
         return [_refusal("stores", error)]
     counters["endedStores"] = len(ended)
-    counters["endedUnread"] = sum(item.unread_count for item in ended)
+    counters["endedUnread"] = sum(item.unread_count or 0 for item in ended)
+    counters["endedDamaged"] = sum(bool(item.fault) for item in ended)
     text = f"{len(ended)} of ended instances, {counters['endedUnread']} unread messages in them"
+    if counters["endedDamaged"]:
+        text += f", and what {counters['endedDamaged']} damaged ones hold"
     checks = [Check("stores", True, text)]
     for item in ended:
         if item.fault:
-            checks.append(
-                Check(f"store {item.instance}", False, item.fault, next_action("RECOVERY_REQUIRED"))
-            )
+            checks.append(Check(f"store {item.instance}", False, item.fault, DAMAGED_ACTION))
         elif item.unread_count:
             text = f"{item.unread_count} unread messages of an ended instance"
             checks.append(Check(f"store {item.instance}", False, text, f"`tieline recover {item.instance}`"))

@@ -15,15 +15,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tieline.engine.contract import Row
-from tieline.errors import RecoveryRequired
+from tieline.engine.contract import MessageRow, Row
+from tieline.errors import RecoveryRequired, TielineError
 from tieline.model.message import Envelope
 from tieline.runtime.logs import Log
 from tieline.shell.driver import Committed
 from tieline.shell.process import self_identity
-from tieline.store import recovery
+from tieline.store import removal
 from tieline.store.files import Seam, no_seam
-from tieline.store.journal import CommitOutcome, Journal, Writer
+from tieline.store.journal import CommitOutcome, Journal, StoreFull, Writer
 
 __all__ = ["Custody"]
 
@@ -39,6 +39,7 @@ class Custody:
     ) -> None:
         self._journal, self._stores, self._instance, self._log = journal, stores, instance, log
         self._writer = Writer(journal, loop.call_soon_threadsafe)
+        self._has_messages = False  # of a store that begins with this life
 
     @classmethod
     def open(
@@ -57,14 +58,18 @@ class Custody:
             RecoveryRequired: the disk failed.
         """
         process: dict[str, Any] = msgspec.to_builtins(self_identity())
-        journal = Journal.open(
-            os.path.join(stores, instance),
-            instance,
-            session,
-            process=process,
-            created_ms=time.time_ns() // 1_000_000,
-            seam=seam,
-        )
+        try:
+            journal = Journal.open(
+                os.path.join(stores, instance),
+                instance,
+                session,
+                process=process,
+                created_ms=time.time_ns() // 1_000_000,
+                seam=seam,
+            )
+        except (StoreFull, RecoveryRequired):
+            cls._discard(stores, instance, log)
+            raise
         return cls(journal, stores, instance, loop, log)
 
     def commit(
@@ -76,6 +81,7 @@ class Custody:
         done: Callable[[Committed], None],
     ) -> None:
         """Store rows as one transaction; `done` is called on the loop."""
+        self._has_messages = self._has_messages or any(isinstance(row, MessageRow) for row in rows)
 
         def told(outcome: CommitOutcome) -> None:
             if not outcome.is_stored:
@@ -113,12 +119,22 @@ class Custody:
 
     def housekeep(self, retention_ms: int) -> None:
         """Take away ended instances whose records are all final and past retention."""
-        recovery.housekeep(os.path.dirname(self._stores), retention_ms, time.time_ns() // 1_000_000)
+        removal.housekeep(os.path.dirname(self._stores), retention_ms, time.time_ns() // 1_000_000)
 
     def close(self) -> None:
-        """End the thread and the journal; blocks."""
+        """End the thread and the journal, and take away a store that holds no message; blocks."""
         self._writer.close()
         self._journal.close()
+        if not self._has_messages:
+            self._discard(self._stores, self._instance, self._log)
+
+    @staticmethod
+    def _discard(stores: str, instance: str, log: Log) -> None:
+        """Remove a store that never held mail, and its log; where that fails, a later root sweeps it."""
+        try:
+            removal.discard(os.path.dirname(stores), instance)
+        except TielineError as error:
+            log.failure("discard", error)
 
     def _call(self, function: Callable[[Journal], _T]) -> _T:
         """Run `function` on the writer's thread and wait, without the loop's help."""

@@ -1,7 +1,8 @@
 """What ended instances left on disk, in the shapes of the doors: for review, for questions, for removal.
 
-Rule: everything is read through `store.recovery`, which holds the ended root's lock and reads a copy;
+Rule 1: everything is read through `store.recovery`, which holds the ended root's lock and reads a copy;
 nothing is moved to another instance, and nothing is retried.
+Rule 2: of a damaged store nothing is shown and nothing is counted: what cannot be known is None.
 
 Source: DESIGN.md 2, 8; reference/native.md 1Q (182 to 185); reference/reliability.md I6, K17.
 """
@@ -12,19 +13,42 @@ from typing import Any, NamedTuple
 from tieline.engine.contract import Held, Sent
 from tieline.errors import RecoveryRequired, Refused
 from tieline.runtime import render
-from tieline.store import recovery
+from tieline.store import recovery, removal
 
-__all__ = ["Ended", "Recovered", "ended_instances", "forget", "outbox_of_ended", "recover"]
+__all__ = [
+    "DAMAGED_ACTION",
+    "Damaged",
+    "Ended",
+    "Recovered",
+    "ended_instances",
+    "forget",
+    "outbox_of_ended",
+    "recover",
+]
+
+DAMAGED_ACTION = (
+    "repair the disk or bring the folder back from a backup, then repeat; or move the folder away from"
+    " peer-messages and keep it: its senders still know what they sent"
+)
+
+
+class Damaged(RecoveryRequired):
+    """What an ended instance left cannot be read; every byte is kept."""
+
+    @property
+    def action(self) -> str:
+        """What a person can do, for no command of ours can."""
+        return DAMAGED_ACTION
 
 
 class Ended(NamedTuple):
-    """One ended instance; `fault` says why its counts are not known, "" when they are."""
+    """One ended instance; `fault` says why its counts are not known and None, "" when they are."""
 
     instance: str
     session: str
-    unread_count: int
-    unsettled_count: int
-    message_count: int
+    unread_count: int | None
+    unsettled_count: int | None
+    message_count: int | None
     fault: str
 
 
@@ -50,10 +74,13 @@ def recover(home: str, instance: str, session: str | None = None) -> Recovered:
 
     Raises:
         Refused: `STILL_ALIVE`, `UNKNOWN_TARGET`, `SCOPE_DENIED` for another saved session, `VERSION_SKEW`.
-        RecoveryRequired: a file is damaged, named; all bytes are kept.
+        Damaged: a file is damaged, named; all bytes are kept.
         UsageError: `instance` is no instance id.
     """
-    found = recovery.recover(home, instance, session=session, now_ms=_now_ms())
+    try:
+        found = recovery.recover(home, instance, session=session, now_ms=_now_ms())
+    except RecoveryRequired as error:
+        raise Damaged(str(error)) from error
     return Recovered(
         found.identity.instance_id,
         found.identity.session_id,
@@ -81,14 +108,24 @@ def outbox_of_ended(home: str, message_id: str) -> list[dict[str, Any]]:
 
 
 def forget(home: str, instance: str, *, is_unread_too: bool) -> dict[str, int]:
-    """Remove what an ended instance left; return how many messages went, with the unread and unsettled ones.
+    """Remove what an ended instance left, with its log; return how many messages went, and which were open.
+
+    Args:
+        home: TIELINE_HOME, absolute.
+        instance: The ended one.
+        is_unread_too: Also what nobody read, and sends of which it is not known whether they arrived.
 
     Raises:
-        Refused: `UNREAD_MAIL` unless `is_unread_too`; else as `recover`.
-        RecoveryRequired: it cannot be read, so nobody knows what would be lost; it is kept.
+        Refused: `UNREAD_MAIL` unless `is_unread_too`; `RESOURCE_BUSY`, it may be in the making; else as
+            `recover`.
+        Damaged: it cannot be read, so nobody knows what would be lost; it is kept.
     """
-    found = recovery.recover(home, instance)
-    recovery.forget(home, instance, with_unread=is_unread_too)
+    try:
+        found = removal.forget(home, instance, with_unread=is_unread_too, now_ms=_now_ms())
+    except RecoveryRequired as error:
+        raise Damaged(str(error)) from error
+    if found is None:
+        return {"messages": 0, "unread": 0, "unsettled": 0}
     return {"messages": found.message_count, "unread": len(found.unread), "unsettled": len(found.unsettled)}
 
 
@@ -111,4 +148,6 @@ def _unread(item: recovery.Unread) -> dict[str, Any]:
 
 def _sent(item: recovery.EndedSend) -> dict[str, Any]:
     sent = Sent(item.cursor, item.envelope, item.receipt, item.expires_ms)
-    return {**render.sent_message(sent), "unsettled": item.is_unsettled}
+    shape = render.sent_message(sent)
+    # How often it was tried is in the memory of a root alone: it ended with it, and is not 0.
+    return {**{name: shape[name] for name in shape if name != "attempts"}, "unsettled": item.is_unsettled}

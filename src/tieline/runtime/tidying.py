@@ -31,5 +31,7 @@ def tidy(places: Places, custody: Custody, retention_ms: int) -> None:
         )
     finally:
         presence.close()
-    sweep(places.runtime)
-    custody.housekeep(retention_ms)
+    try:
+        sweep(places.runtime)
+    finally:  # the private stores do not depend on what is shared
+        custody.housekeep(retention_ms)

@@ -1,13 +1,13 @@
-"""What an ended instance left: its unread mail, its unsettled sends, and their removal.
+"""What an ended instance left: its unread mail and its unsettled sends, read for review.
 
-Rule 1: nothing is shown or removed while the instance may live: its lock must be free, and is held
-meanwhile.
+Rule 1: nothing is shown while the instance may live: its lock must be free, and is held meanwhile.
 Rule 2: reading is done in a private copy, and the originals are shown to be unchanged, byte for byte.
 Rule 3: nothing is moved to another instance and nothing is marked; who reads here may read again.
-Rule 4: what cannot be read is kept and named. Only a store that was read to its end may be removed.
+Rule 4: what cannot be read is named, and nothing of it is shown: what a damaged store seems to hold may be
+old, or twice, or never accepted.
 
-Source: reference/native.md 182 to 185, 3.4 "recoverUnread", "old instance directories";
-reference/reliability.md I6, I50, K17, K26; DESIGN.md 8.
+Source: reference/native.md 182 to 185, 3.4 "recoverUnread"; reference/reliability.md I6, I50, K17, K26;
+DESIGN.md 8.
 """
 
 import hashlib
@@ -16,7 +16,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 
@@ -39,15 +38,19 @@ __all__ = [
     "Unread",
     "directory_path",
     "ended",
-    "forget",
-    "housekeep",
+    "folded",
+    "free_lock",
+    "held",
+    "identity_of",
+    "instances",
+    "is_unfinished",
     "recover",
+    "stored_rows",
 ]
 
 MESSAGES = "peer-messages"
-FORGOTTEN_SUFFIX = ".forgotten"
-"""No instance id has a dot: a directory of this name is one whose removal was interrupted."""
 COPY_BYTES = 1_048_576
+UNFINISHED_BYTES_MAX = 262_144
 UNSETTLED = frozenset({State.PENDING, State.UNKNOWN})
 
 
@@ -100,15 +103,18 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """One ended instance in a list; `damage` says why its counts are not known, "" when they are."""
+    """One ended instance in a list; `damage` says why its counts are not known, "" when they are.
+
+    What is not known is None, never 0: nobody can say what a damaged store holds.
+    """
 
     instance: str
     session: str
     created_ms: int
     last_ms: int
-    message_count: int
-    unread_count: int
-    unsettled_count: int
+    message_count: int | None
+    unread_count: int | None
+    unsettled_count: int | None
     damage: str = ""
 
 
@@ -142,25 +148,31 @@ def recover(home: str, instance: str, *, session: str | None = None, now_ms: int
 
     Source: reference/native.md 183, 184, 3.4 "recoverUnread".
     """
-    with _held(home, instance) as directory:
-        identity = _identity(directory, instance)
+    with held(home, instance) as directory:
+        identity = identity_of(directory, instance)
         if session is not None and session != identity.session_id:
             raise Refused("SCOPE_DENIED", f"instance {instance} served another saved session")
-        return _folded(identity, _rows(directory, instance), now_ms)
+        return folded(identity, stored_rows(directory, instance), now_ms)
 
 
 @contextmanager
-def _held(home: str, instance: str) -> Iterator[Directory]:
+def held(home: str, instance: str) -> Iterator[Directory]:
     """Give the directory of an ended instance, its lock held."""
     try:
         directory = open_directory(directory_path(home, instance), create=False)
     except FileNotFoundError:
         raise Refused("UNKNOWN_TARGET", f"no instance {instance} left anything here") from None
-    with directory, _lock(directory):
+    with directory, free_lock(directory):
         yield directory
 
 
-def _lock(directory: Directory) -> Lock:
+def free_lock(directory: Directory) -> Lock:
+    """Return the held lock of an ended instance.
+
+    Raises:
+        Refused: `STILL_ALIVE`.
+        RecoveryRequired: there is no lock file, so that nobody knows.
+    """
     if LOCK not in directory.names():
         # A new file in its place would say "free", whoever holds the old one.
         raise RecoveryRequired(f"{directory.path}/{LOCK} is missing: whether its owner lives is not known")
@@ -172,14 +184,19 @@ def _lock(directory: Directory) -> Lock:
         raise
 
 
-def _identity(directory: Directory, instance: str) -> Identity:
+def identity_of(directory: Directory, instance: str) -> Identity:
+    """Return the identity of an instance.
+
+    Raises:
+        RecoveryRequired: it is missing; else as `journal.identity.read_identity`.
+    """
     try:
         return read_identity(directory, instance)
     except FileNotFoundError:
         raise RecoveryRequired(f"{directory.path}/{IDENTITY} is missing") from None
 
 
-def _rows(directory: Directory, instance: str) -> Sequence[Row]:
+def stored_rows(directory: Directory, instance: str) -> Sequence[Row]:
     """Return the rows of a copy, after the originals were seen to be what they were before."""
     present = directory.names()
     for name in (DATABASE, LOG, WITNESS):
@@ -234,7 +251,7 @@ def _private_opener(path: str, flags: int) -> int:
 # ---------------------------------------------------------------- what the rows say
 
 
-def _folded(identity: Identity, rows: Sequence[Row], now_ms: int) -> Recovered:
+def folded(identity: Identity, rows: Sequence[Row], now_ms: int) -> Recovered:
     """Return what the last row of each message says of it."""
     messages: dict[int, MessageRow] = {}
     moves: dict[int, MoveRow] = {}
@@ -303,24 +320,28 @@ def _receipt(message: MessageRow, move: MoveRow | None) -> Receipt:
     )
 
 
-# ---------------------------------------------------------------- lists and removal
+# ---------------------------------------------------------------- lists
 
 
 def ended(home: str, *, now_ms: int = 0) -> list[Ended]:
-    """Return every ended instance below `home`, by id; those that live, or are being made, are left out.
+    """Return every ended instance below `home`, by id; those that live, or never held mail, are left out.
 
     A damaged one is listed with what is wrong; nothing is changed.
     """
     found = []
-    for instance in _instances(home):
+    for instance in instances(home):
         try:
+            if is_unfinished(home, instance):
+                continue
             recovered = recover(home, instance, now_ms=now_ms)
+        except FileNotFoundError:
+            continue  # it went between the list and the look
         except Refused as refused:
             if refused.code in ("STILL_ALIVE", "UNKNOWN_TARGET"):
                 continue
-            found.append(Ended(instance, "", 0, 0, 0, 0, 0, damage=str(refused)))
+            found.append(Ended(instance, "", 0, 0, None, None, None, damage=str(refused)))
         except TielineError as error:
-            found.append(Ended(instance, "", 0, 0, 0, 0, 0, damage=str(error)))
+            found.append(Ended(instance, "", 0, 0, None, None, None, damage=str(error)))
         else:
             identity = recovered.identity
             found.append(
@@ -337,7 +358,8 @@ def ended(home: str, *, now_ms: int = 0) -> list[Ended]:
     return found
 
 
-def _instances(home: str) -> list[str]:
+def instances(home: str) -> list[str]:
+    """Return the names below `home` that may be an instance's directory."""
     try:
         with open_directory(f"{home}/{MESSAGES}", create=False) as directory:
             return [name for name in directory.names() if is_instance(name)]
@@ -345,98 +367,24 @@ def _instances(home: str) -> list[str]:
         return []
 
 
-def forget(home: str, instance: str, *, with_unread: bool) -> None:
-    """Remove the directory of an ended instance.
-
-    Args:
-        home: TIELINE_HOME, absolute.
-        instance: The ended one.
-        with_unread: Also when mail in it was never read, or a send was never settled.
+def is_unfinished(home: str, instance: str) -> bool:
+    """Return whether the making of a directory was cut off, so that it never held mail.
 
     Raises:
-        Refused: `UNREAD_MAIL`; else as `recover`.
-        RecoveryRequired: it cannot be read, so that nobody knows what would be lost; it is kept.
+        RecoveryRequired: it holds mail and lost its identity, or cannot be read.
     """
-    with _held(home, instance) as directory:
-        recovered = _folded(_identity(directory, instance), _rows(directory, instance), 0)
-        if not with_unread and (recovered.unread or recovered.unsettled):
-            raise Refused(
-                "UNREAD_MAIL",
-                f"instance {instance} left {len(recovered.unread)} unread and"
-                f" {len(recovered.unsettled)} unsettled messages",
-            )
-        _remove(home, instance)
-
-
-def housekeep(home: str, retention_ms: int, now_ms: int) -> list[str]:
-    """Remove ended instances whose records are all final and past retention; return their ids.
-
-    A message that ran out with its owner is final: nobody can consume, retry or settle it any more.
-    What is damaged, newer or alive stays. A store that was written to within the retention is not even
-    read: every root that starts looks here, and hundreds may have ended today.
-
-    Source: DESIGN.md 8 "Housekeeping"; reference/native.md 3.4 "old instance directories".
-    """
-    removed = []
-    for instance in _instances(home):
-        if now_ms - retention_ms <= _written_ms(home, instance) <= now_ms:
-            continue
-        try:
-            with _held(home, instance) as directory:
-                if _final_ms(directory, instance, now_ms) + retention_ms < now_ms:
-                    _remove(home, instance)
-                    removed.append(instance)
-        except TielineError:
-            # It is listed by `ended` with what is wrong; removing what cannot be read is nobody's to do.
-            continue
-    _finish_removals(home)
-    return removed
-
-
-def _written_ms(home: str, instance: str) -> int:
-    """Return the wall time of the last write to a store's files, 0 for one that was never finished."""
-    latest_ms = 0
-    try:
-        for name in (IDENTITY, DATABASE, LOG):
-            status = os.stat(f"{directory_path(home, instance)}/{name}", follow_symlinks=False)
-            latest_ms = max(latest_ms, status.st_mtime_ns // 1_000_000)
-    except OSError:
-        return 0
-    return latest_ms
-
-
-def _final_ms(directory: Directory, instance: str, now_ms: int) -> int:
-    """Return the wall time from which every record is final."""
-    present = directory.names()
-    if IDENTITY not in present:
-        # Its making was interrupted. Without a witness not even its tables were complete.
-        if WITNESS in present and _rows(directory, instance):
+    with open_directory(directory_path(home, instance), create=False) as directory:
+        present = directory.names()
+        if IDENTITY in present:
+            return False
+        files = [name for name in (DATABASE, LOG) if name in present]
+        size_bytes = sum(os.stat(name, dir_fd=directory.fd).st_size for name in files)
+    if WITNESS not in present:
+        # Its tables were not complete. A store that has taken a message is larger: its files are grown first.
+        if size_bytes > UNFINISHED_BYTES_MAX:
+            raise RecoveryRequired(f"{directory.path}/{IDENTITY} and {WITNESS} are missing")
+        return True
+    with held(home, instance) as directory:
+        if stored_rows(directory, instance):
             raise RecoveryRequired(f"{directory.path}/{IDENTITY} is missing")
-        return os.fstat(directory.fd).st_mtime_ns // 1_000_000
-    recovered = _folded(_identity(directory, instance), _rows(directory, instance), now_ms)
-    open_ms = [unread.expires_ms for unread in recovered.unread if unread.receipt.state is State.ACCEPTED]
-    open_ms += [send.expires_ms for send in recovered.unsettled]
-    return max([recovered.last_ms, *open_ms])
-
-
-def _remove(home: str, instance: str) -> None:
-    """Take the directory out of the way by one rename, then remove it; interrupted, the rest comes later."""
-    path = directory_path(home, instance)
-    try:
-        os.rename(path, path + FORGOTTEN_SUFFIX)
-        _remove_forgotten(Path(path + FORGOTTEN_SUFFIX))
-    except OSError as error:
-        raise RecoveryRequired(f"{path} cannot be removed: {error}") from error
-
-
-def _finish_removals(home: str) -> None:
-    for path in Path(f"{home}/{MESSAGES}").glob("*" + FORGOTTEN_SUFFIX):
-        _remove_forgotten(path)
-
-
-def _remove_forgotten(path: Path) -> None:
-    """Remove the files of a directory that holds no directories, then itself."""
-    with open_directory(str(path), create=False) as directory:
-        for name in os.listdir(directory.fd):
-            os.unlink(name, dir_fd=directory.fd)
-    path.rmdir()
+    return True

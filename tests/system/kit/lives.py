@@ -266,7 +266,7 @@ def kept(home: str, instance: str, *, is_recovered: bool) -> Kept | None:
         for row in rows
         if isinstance(row, MoveRow) and row.state in PAST_ACCEPTED and messages[row.message].box is Box.OUT
     }
-    folded = recovery._folded(identity, rows, 0)
+    folded = recovery.folded(identity, rows, 0)
     assert recovered is None or recovered == folded
     return Kept(held, told, [item.envelope.message_id for item in folded.unread])
 
@@ -276,8 +276,8 @@ def _read_store(home: str, instance: str) -> Any:
 
     The copy that it makes first is left out: nobody else reads a store of these tests.
     """
-    with recovery._held(home, instance) as directory:
-        identity = recovery._identity(directory, instance)
+    with recovery.held(home, instance) as directory:
+        identity = recovery.identity_of(directory, instance)
         for name in (DATABASE, WITNESS):
             if name not in directory.names():
                 raise RecoveryRequired(f"{name} is missing")

@@ -1,17 +1,20 @@
 """A root's journal and its writer thread, as the driver's port."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults.rows import message
+from tests.faults.rows import AT_MS, message, move
 from tieline.errors import RecoveryRequired, Refused
 from tieline.runtime.custody import Custody
 from tieline.runtime.logs import Log
 from tieline.shell.driver import Committed
+from tieline.store.journal import Journal
 from tieline.store.recovery import recover
 
 pytestmark = pytest.mark.asyncio
@@ -106,16 +109,51 @@ async def test_custody_in_a_broad_directory_is_refused(private_home: Path) -> No
 
 async def test_custody_looks_after_what_ended_roots_left(private_home: Path) -> None:
     """Housekeeping takes a finished store past its retention, and leaves the one that is alive."""
-    log = Log(str(private_home / "logs"), "old")
-    stores = str(private_home / "peer-messages")
-    old = Custody.open(stores, "old", "s", asyncio.get_running_loop(), log)
+    stores = private_home / "peer-messages"
+    old = Journal.open(str(stores / "old"), "old", "s", created_ms=AT_MS)
+    old.commit([message(1), move(2, 1)], admits=False)
     old.close()
     custody = opened(private_home)
     try:
         custody.housekeep(86_400_000)
-        assert (private_home / "peer-messages" / "old").exists()
+        assert (stores / "old").exists()
         custody.housekeep(-1_000)
-        assert not (private_home / "peer-messages" / "old").exists()
-        assert (private_home / "peer-messages" / "i-1").exists()
+        assert not (stores / "old").exists()
+        assert (stores / "i-1").exists()
     finally:
         custody.close()
+
+
+@pytest.mark.clause("I7")
+async def test_custody_at_its_orderly_end_leaves_nothing_but_messages(private_home: Path) -> None:
+    """A store without a message goes with its log when it is closed; one message keeps all of it."""
+    stores = private_home / "peer-messages"
+    for rows in ([], [message(1)]):
+        custody = opened(private_home)
+        (private_home / "logs").mkdir(mode=0o700, exist_ok=True)
+        log = private_home / "logs" / "i-1.log"
+        log.write_text("")
+        log.chmod(0o600)
+        if rows:
+            assert await committed(custody, *rows) is Committed.STORED
+        custody.close()
+        assert (stores / "i-1").exists() == bool(rows)
+        assert log.exists() == bool(rows)
+    assert recover(str(private_home), "i-1").message_count == 1
+
+
+async def test_custody_that_could_not_be_made_leaves_nothing(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A root that a full disk kept from starting leaves no half-made store behind."""
+
+    def full(name: str) -> None:
+        if name == "journal.database_created":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    log = Log(str(private_home / "logs"), "i-1")
+    loop = asyncio.get_running_loop()
+    with pytest.raises(Refused) as caught:
+        Custody.open(str(private_home / "peer-messages"), "i-1", "s", loop, log, full)
+    assert caught.value.code == "QUEUE_FULL"
+    assert os.listdir(private_home / "peer-messages") == []

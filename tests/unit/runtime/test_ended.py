@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tieline.errors import Refused
-from tieline.runtime.ended import ended_instances, forget, outbox_of_ended, recover
+from tieline.runtime.ended import Damaged, ended_instances, forget, outbox_of_ended, recover
 
 TALK = """
 import asyncio, sys
@@ -83,3 +83,27 @@ def test_forget_unread_mail_only_on_request(left: tuple[str, str, str]) -> None:
     assert forget(home, beta, is_unread_too=True) == {"messages": 1, "unread": 1, "unsettled": 0}
     assert forget(home, alpha, is_unread_too=False)["messages"] == 1
     assert ended_instances(home) == []
+
+
+@pytest.mark.clause("K17")
+def test_ended_store_that_is_damaged_is_counted_as_unknown_and_kept(left: tuple[str, str, str]) -> None:
+    """Of a damaged store nothing is shown, counted or removed, and what a person can do is no circle."""
+    home, _, beta = left
+    path = Path(home) / "peer-messages" / beta / "messages.db"
+    path.write_bytes(path.read_bytes()[:100] + bytes(12_000))
+    (damaged,) = [item for item in ended_instances(home) if item.fault]
+    assert (damaged.instance, damaged.unread_count, damaged.message_count) == (beta, None, None)
+    for act in (recover, lambda home, beta: forget(home, beta, is_unread_too=True)):
+        with pytest.raises(Damaged) as caught:
+            act(home, beta)
+        assert caught.value.code == "RECOVERY_REQUIRED"
+        for command in ("tieline recover", "tieline doctor", "tieline forget"):
+            assert command not in caught.value.action
+    assert path.exists()
+
+
+def test_ended_send_tells_no_number_of_attempts(left: tuple[str, str, str]) -> None:
+    """How often it was tried ended with the root: it is absent, never 0 beside an answer that came."""
+    home, _, _ = left
+    (item,) = outbox_of_ended(home, "m-1")
+    assert "attempts" not in item

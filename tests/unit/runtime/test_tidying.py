@@ -21,19 +21,22 @@ from tieline.runtime.options import RootOptions
 from tieline.runtime.root import open_root
 async def live():
     root = await open_root(RootOptions(home=sys.argv[1], workspace=sys.argv[2], alias="dead", host_pid=1))
+    if sys.argv[3] == "mail":
+        await root.send(root.who()["peerId"], "kept")
     print(root.node.instance, flush=True)
     await asyncio.sleep(60)
 asyncio.run(live())
 """
 
 
-@pytest.mark.clause("K12", "S6", "native-44", "native-35")
-async def test_tidying_takes_what_is_proven_dead_and_nothing_else(private_home: Path) -> None:
+@pytest.mark.clause("K12", "S6", "native-44", "native-35", "I7")
+@pytest.mark.parametrize("left", ["mail", "nothing"])
+async def test_tidying_takes_what_is_proven_dead_and_nothing_else(private_home: Path, left: str) -> None:
     """A killed root's sockets and owner file and its presence go at once; living roots keep all."""
     async with two(private_home) as (alice, _bob):
         places = alice.node.places
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", LIVE, places.home, str(private_home / "w"), stdout=subprocess.PIPE
+            sys.executable, "-c", LIVE, places.home, str(private_home / "w"), left, stdout=subprocess.PIPE
         )
         assert process.stdout is not None
         dead = (await process.stdout.readline()).decode().strip()
@@ -46,8 +49,9 @@ async def test_tidying_takes_what_is_proven_dead_and_nothing_else(private_home: 
         assert set(os.listdir(places.runtime)) == living
         assert record not in os.listdir(places.active_agents)
         assert len(os.listdir(places.active_agents)) == 2
-        # Its store is within its retention: mail is never taken away with a name.
-        assert dead in os.listdir(places.stores)
+        # Mail is never taken away with a name; a store that never held any goes at once, with its log.
+        assert (dead in os.listdir(places.stores)) == (left == "mail")
+        assert (f"{dead}.log" in os.listdir(places.logs)) == (left == "mail")
         assert [peer["alias"] for peer in await alice.peers()] == ["bob"]
 
 

@@ -61,13 +61,8 @@ _EXPIRED: Final = {
     "REPLACED": "never read: its sender replaced it by a later message",
 }
 _LEFT: Final = {
-    "pending": (
-        "not delivered as far as is known: no answer came, and this command's own root ends now, "
-        "so nothing retries it"
-    ),
-    "unknown": (
-        "it may have arrived: no answer came, and this command's own root ends now, so nothing retries it"
-    ),
+    "pending": "no answer came, nor is it known whether it left; its root is over, so nothing retries it",
+    "unknown": "it may have arrived, but no answer came; its root is over, so nothing retries it",
 }
 _DURABLE: Final = {
     "synced": "accepted: the recipient has it on stable storage; not read yet",

@@ -1,6 +1,7 @@
 """`tieline forget`: remove what an ended instance left on disk.
 
-Rule: unread mail is removed only where `--unread` says so; a live instance is never touched.
+Rule: unread mail, and sends of which it is not known whether they arrived, are removed only where
+`--unread` says so; a live instance is never touched.
 
 Source: DESIGN.md 4, 8.
 """
@@ -18,10 +19,13 @@ __all__ = ["parser", "run"]
 
 def parser(sub: Alone) -> Parser:
     """Return the parser of this command."""
-    details = "Refused while it lives, and while it holds unread mail, unless --unread is given."
+    details = (
+        "Its messages and its log go. Refused while it lives, and, unless --unread is given, while it holds\n"
+        "mail that nobody read or sends of which it is not known whether they arrived."
+    )
     made = sub.add_parser("forget", "Remove what an ended instance left on disk.", details)
     made.add_argument("instance", metavar="INSTANCE", help="the ended instance")
-    made.add_argument("--unread", action="store_true", help="remove its unread mail, too")
+    made.add_argument("--unread", action="store_true", help="remove its unread mail and unsettled sends, too")
     add_json(made)
     return made
 
@@ -34,6 +38,7 @@ def run(options: Namespace) -> int:
         write_json("forget", {"instanceId": options.instance, **forgotten})
     else:
         counted = f"{forgotten['messages']} messages, {forgotten['unread']} of them unread"
+        counted += f", {forgotten['unsettled']} sent and not settled"
         write(f"{line(options.instance, 128)} is forgotten: {counted}")
     flush()
     return 0

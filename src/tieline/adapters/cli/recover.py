@@ -13,7 +13,7 @@ from tieline.adapters.cli.arguments import Alone, Parser, add_json
 from tieline.adapters.cli.delivery import words
 from tieline.adapters.cli.letters import show
 from tieline.adapters.cli.output import block, flush, line, note, table, write, write_json
-from tieline.runtime.ended import Ended, Recovered, ended_instances, recover
+from tieline.runtime.ended import DAMAGED_ACTION, Ended, Recovered, ended_instances, recover
 from tieline.runtime.locate import places
 
 __all__ = ["parser", "run"]
@@ -55,7 +55,7 @@ def _show(found: Recovered) -> None:
         receipt = item.get("receipt") or {}
         state, to = line(receipt.get("state", ""), 16), line(receipt.get("to", ""), 64)
         write(f"sent  {state}  to {to}  id {line(receipt.get('messageId', ''), 256)}")
-        write(f"  {words(receipt)}; the sender has ended: nothing retries it; ask the recipient")
+        write(f"  {words(receipt, is_left=True)}; the sender has ended: ask the recipient")
         content = (item.get("message") or {}).get("content")
         if content is not None:
             write(block(content))
@@ -72,6 +72,10 @@ def _shape(item: Ended) -> dict[str, object]:
     }
 
 
+def _count(number: int | None) -> str:
+    return "unknown" if number is None else str(number)
+
+
 def _list(home: str, options: Namespace) -> int:
     found = [
         item for item in ended_instances(home) if item.unread_count or item.unsettled_count or item.fault
@@ -82,8 +86,8 @@ def _list(home: str, options: Namespace) -> int:
         rows: list[tuple[str, ...]] = [
             (
                 line(item.instance, 128),
-                f"{item.unread_count} unread",
-                f"{item.unsettled_count} not settled",
+                f"{_count(item.unread_count)} unread",
+                f"{_count(item.unsettled_count)} not settled",
                 line(item.fault or f"session {item.session}", 200),
             )
             for item in found
@@ -91,5 +95,8 @@ def _list(home: str, options: Namespace) -> int:
         write(table(rows))
     flush()
     if not options.json:
-        note(SHOWS_TEXT if found else NONE_TEXT)
+        if any(item.fault for item in found):
+            note(f"of a damaged store nothing can be shown: {DAMAGED_ACTION}")
+        if not found or any(not item.fault for item in found):
+            note(SHOWS_TEXT if found else NONE_TEXT)
     return 0

@@ -13,7 +13,7 @@ from typing import Any
 
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options
 from tieline.adapters.cli.delivery import words
-from tieline.adapters.cli.door import identity, reach
+from tieline.adapters.cli.door import identity, reach, run_of
 from tieline.adapters.cli.letters import show, show_event
 from tieline.adapters.cli.output import block, clock, flush, line, note, paint, write, write_json
 from tieline.errors import Refused, TielineError
@@ -27,8 +27,9 @@ class NotKnown(Refused):
     """No store at hand holds this message id."""
 
     def __init__(self, message_id: str) -> None:
-        shown = message_id if message_id.isascii() and message_id.isprintable() else "that id"
-        text = f"neither the root that was asked nor an ended one knows message {shown}"
+        is_plain = message_id.isascii() and message_id.isprintable() and message_id
+        shown = f"message {message_id}" if is_plain else "a message of that id"
+        text = f"neither the root that was asked nor an ended one knows {shown}"
         super().__init__("UNKNOWN_TARGET", text)
 
     @property
@@ -77,11 +78,12 @@ def _asked(options: Namespace) -> tuple[dict[str, Any], dict[str, Any] | None, T
         return {}, None, error
     with client:
         try:
-            return client.call("local.status", {"messageId": options.id}), identity(found), None
+            answer = client.call("local.status", {"messageId": options.id, **run_of(options)})
         except Refused as error:
             if error.code != "UNKNOWN_TARGET":
                 raise
             return {}, identity(found), error
+        return answer, identity(found), None
 
 
 def _ended(options: Namespace) -> list[dict[str, Any]]:
@@ -103,16 +105,16 @@ def _show(answer: dict[str, Any], ended: list[dict[str, Any]]) -> None:
         for event in item.get("history") or ():
             show_event(event)
     for item in ended:
-        _show_sent(item)
+        _show_sent(item, is_left=True)
         write(f"  sent by instance {line(item.get('instanceId', ''), 128)}; {ENDED_TEXT}")
 
 
-def _show_sent(item: dict[str, Any]) -> None:
+def _show_sent(item: dict[str, Any], *, is_left: bool = False) -> None:
     receipt, message = item.get("receipt") or {}, item.get("message") or {}
     state = line(receipt.get("state", "?"), 16)
     to, message_id = line(receipt.get("to", ""), 64), line(receipt.get("messageId", ""), 256)
     write(f"{paint('sent', 'bold')}  {state}  to {to}  id {message_id}")
-    write(f"  {words(receipt)}")
+    write(f"  {words(receipt, is_left=is_left)}")
     moments = {"acceptedAt": "accepted", "consumedAt": "read", "repliedAt": "replied", "expiresAt": "expires"}
     told = [f"{word} {clock(receipt[name])}" for name, word in moments.items() if receipt.get(name)]
     if item.get("attempts") is not None:

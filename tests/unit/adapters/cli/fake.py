@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,7 +80,7 @@ class FakeRoot:
             thread.start()
 
     def _serve(self, link: socket.socket) -> None:
-        with link, link.makefile("rb") as lines:
+        with suppress(ConnectionResetError), link, link.makefile("rb") as lines:
             for text in lines:
                 request = json.loads(text)
                 frame: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
@@ -92,7 +93,7 @@ class FakeRoot:
                     return
                 try:
                     link.sendall(json.dumps(answer).encode() + b"\n")
-                except BrokenPipeError:
+                except (BrokenPipeError, ConnectionResetError):
                     return  # who asked did not wait
 
     def _answer(self, frame: dict[str, Any], request: dict[str, Any]) -> dict[str, Any] | None:

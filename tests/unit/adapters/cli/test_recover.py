@@ -39,12 +39,23 @@ def test_recover_without_name_lists_what_needs_a_person(run: Run, monkeypatch: p
     found = [
         Ended("i-1", "s", 2, 1, 9, ""),
         Ended("i-2", "s", 0, 0, 9, ""),
-        Ended("i-3", "", 0, 0, 0, "damaged"),
+        Ended("i-3", "", None, None, None, "damaged"),
     ]
     monkeypatch.setattr(f"{MODULE}.ended_instances", lambda home: found)
     result = run("recover")
     assert [row.split()[0] for row in result.out.splitlines()] == ["i-1", "i-3"]
+    assert result.out.splitlines()[1].split() == [
+        "i-3",
+        "unknown",
+        "unread",
+        "unknown",
+        "not",
+        "settled",
+        "damaged",
+    ]
+    assert "nothing can be shown" in result.err
     shape = run("recover", "--json").json["instances"]
+    assert (shape[1]["unread"], shape[1]["unsettled"], shape[1]["messages"]) == (None, None, None)
     assert shape[0] == {
         "instanceId": "i-1",
         "sessionId": "s",

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -241,7 +242,7 @@ def test_send_expired_message_says_why_in_words(
 def test_send_option_that_means_nothing_is_wrong_usage(
     run: Run, fake_root: Make, words: tuple[str, ...]
 ) -> None:
-    """An empty id would be a new one, an invisible one could not be asked for, a lone --replace does nothing."""
+    """An empty id would be a new one, an invisible one cannot be asked for, a lone --replace is nothing."""
     root = fake_root({"local.send": accepted})
     result = run("send", "api", "x", *words)
     assert result.code == 2
@@ -266,6 +267,7 @@ def test_send_interrupted_at_an_agents_root_says_that_it_goes_on(run: Run, fake_
 
     def interrupt(params: dict[str, Any]) -> dict[str, Any]:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        time.sleep(0.2)
         return {}
 
     root.answers["local.send"] = interrupt
