@@ -132,7 +132,7 @@ async def boundary(node: "Node", _actor: Actor, asked: Boundary, _call: str | No
     Only what the text shows whole is prepared. A message too long for any boundary is shown once as
     an excerpt that says how to read it, and stays unread.
     """
-    owner = Peer(node.instance, asked.run)
+    owner = _live(node, asked.run)
     node.host.is_wake_out = False
     limits = node.settings.limits
     waiting = tuple(
@@ -156,6 +156,19 @@ async def boundary(node: "Node", _actor: Actor, asked: Boundary, _call: str | No
             "remaining": max(0, unread.unread - len(held)),
         }
     )
+
+
+def _live(node: "Node", run: str | None) -> Peer:
+    """Return the root (None) or the run that the host named.
+
+    Raises:
+        Refused: TARGET_ENDED, no such run is live.
+    """
+    if run is not None:
+        row = node.engine.run(run)
+        if row is None or not row.is_live:
+            raise Refused("TARGET_ENDED", "this run is not live: it has ended, or never began")
+    return Peer(node.instance, run)
 
 
 def _may_come(item: Held, kind: str) -> bool:
@@ -205,13 +218,14 @@ async def answer(node: "Node", _actor: Actor, asked: HostAnswer, _call: str | No
     """Keep a finished answer for `last`."""
     if not asked.entry or len(asked.entry) > 256:
         raise Refused("INVALID_PARAMS", "entry is an id of 1 to 256 characters")
+    _live(node, asked.run)
     node.host.add_answer(asked.run, asked.entry, asked.text, node.now().wall_ms)
     return Reply({})
 
 
 async def user_prompt(node: "Node", _actor: Actor, asked: OfRun, _call: str | None) -> Reply:
     """A person began this turn: budgets without a person start anew."""
-    await node.ask(UserPrompt(Peer(node.instance, asked.run)))
+    await node.ask(UserPrompt(_live(node, asked.run)))
     return Reply({})
 
 

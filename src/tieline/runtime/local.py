@@ -22,7 +22,7 @@ from tieline.model.receipt import Receipt, State
 from tieline.runtime import answers, render
 from tieline.runtime.calls import Actor, Params, Reply
 from tieline.runtime.sending import Wish, expires_ms, latest, settled, submit
-from tieline.runtime.tools import Bounds, PeerMessages, cursor_number, read_mail
+from tieline.runtime.tools import Bounds, PeerMessages, cursor_number, read_mail, reading_peer
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
@@ -89,6 +89,7 @@ class Status(Params, frozen=True):
     """`local.status`."""
 
     message_id: str
+    run: str | None = None
 
 
 class Last(Params, frozen=True):
@@ -97,6 +98,7 @@ class Last(Params, frozen=True):
     to: str
     entry: str | None = None
     offset: int = 0
+    run: str | None = None
 
 
 class Log(Params, frozen=True):
@@ -106,6 +108,7 @@ class Log(Params, frozen=True):
     query: str = ""
     peer: str | None = None
     limit: int = LOG_EVENTS_MAX
+    run: str | None = None
 
 
 class MuteParams(Params, frozen=True):
@@ -113,6 +116,7 @@ class MuteParams(Params, frozen=True):
 
     peer: str
     muted: bool = True
+    run: str | None = None
 
 
 class Nothing(Params, frozen=True):
@@ -121,8 +125,7 @@ class Nothing(Params, frozen=True):
 
 async def who(node: "Node", actor: Actor, asked: Who, _call: str | None) -> Reply:
     """Return who this root is, and which of its peers a call with this token acts as."""
-    acting = actor.peer if asked.run is None else node.acting_peer(actor, asked.run)
-    return Reply({**node.who(), "acting": node.acting(acting)})
+    return Reply({**node.who(), "acting": node.acting(reading_peer(node, actor, asked.run))})
 
 
 async def send(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Reply:
@@ -295,11 +298,12 @@ async def reply(node: "Node", actor: Actor, asked: Send, call_id: str | None) ->
     return await send(node, actor, wish, call_id)
 
 
-async def status(node: "Node", _actor: Actor, asked: Status, _call: str | None) -> Reply:
-    """Return all that this root knows of a message id, with its history."""
+async def status(node: "Node", actor: Actor, asked: Status, _call: str | None) -> Reply:
+    """Return all that this root knows of a message id, with its history; with a token, of that run's mail."""
+    run = None if asked.run is None else node.acting_peer(actor, asked.run)
     sent = [
         {**render.sent_message(item), "history": node.history(item.cursor)}
-        for item in node.engine.sent(asked.message_id, None)
+        for item in node.engine.sent(asked.message_id, run)
     ]
     received = [
         {
@@ -307,7 +311,7 @@ async def status(node: "Node", _actor: Actor, asked: Status, _call: str | None) 
             "receipt": render.receipt(item.receipt),
             "history": node.history(item.cursor),
         }
-        for owner in node.owners()
+        for owner in (node.owners() if run is None else [run])
         for item in node.engine.held(owner, message_id=asked.message_id, unread_only=False, count_max=16)
     ]
     if not sent and not received:
@@ -315,23 +319,25 @@ async def status(node: "Node", _actor: Actor, asked: Status, _call: str | None) 
     return Reply({"sent": sent, "received": received})
 
 
-async def last(node: "Node", _actor: Actor, asked: Last, _call: str | None) -> Reply:
+async def last(node: "Node", actor: Actor, asked: Last, _call: str | None) -> Reply:
     """Return a page of a peer's last finished answer, without waking it."""
     if asked.offset < 0:
         raise Refused("INVALID_PARAMS", "offset is a whole number from 0, in UTF-16 code units")
+    reading_peer(node, actor, asked.run)
     target = await node.book.resolve(asked.to, None)
     if isinstance(target, Refusal):
         raise Refused.of(target)
     return Reply(await answers.fetch(node, target, asked.entry, asked.offset))
 
 
-async def log(node: "Node", _actor: Actor, asked: Log, _call: str | None) -> Reply:
-    """Return this root's history, oldest first, filtered by text and peer."""
+async def log(node: "Node", actor: Actor, asked: Log, _call: str | None) -> Reply:
+    """Return this root's history, or with its token a run's, oldest first, filtered by text and peer."""
+    owners = node.owners() if asked.run is None else [node.acting_peer(actor, asked.run)]
     limit = min(max(1, asked.limit), LOG_EVENTS_MAX)
     after, needle = cursor_number(asked.after), asked.query.lower()
     wanted = None if asked.peer is None else node.book.known_peer_id(asked.peer)
     events: list[dict[str, Any]] = []
-    for item in node.events_after(after):
+    for item in node.events_after(after, owners):
         if wanted is not None and wanted not in (item.sender, item.recipient):
             continue
         shape = render.event(item)
@@ -342,15 +348,19 @@ async def log(node: "Node", _actor: Actor, asked: Log, _call: str | None) -> Rep
         if len(events) == limit:
             break
     if wanted is None and len(events) < limit:
-        told = node.desk.kept([peer.id for peer in node.owners()], after)
+        told = node.desk.kept([peer.id for peer in owners], after)
         shapes = [node.desk.shape(one) for one in told]
         shapes = [one for one in shapes if not needle or needle in str(one.values()).lower()]
         events = sorted([*events, *shapes], key=lambda one: int(one["cursor"]))[:limit]
     return Reply({"events": events, "cursor": events[-1]["cursor"] if events else str(after)})
 
 
-async def mute(node: "Node", _actor: Actor, asked: MuteParams, _call: str | None) -> Reply:
-    """Silence a peer: its mail is kept, and wakes and notifies nobody."""
+async def mute(node: "Node", actor: Actor, asked: MuteParams, _call: str | None) -> Reply:
+    """Silence a peer for this root and its runs: its mail is kept, and wakes and notifies nobody."""
+    if reading_peer(node, actor, asked.run).run is not None:
+        raise Refused(
+            "CAPABILITY_DENIED", "a run silences nobody: its root does, for itself and all its runs"
+        )
     peer = node.book.known_peer_id(asked.peer)
     await node.ask(Mute(peer, asked.muted))
     return Reply({"peer": peer, "muted": asked.muted})

@@ -391,9 +391,9 @@ class Node:
         """Return the moves of one record, from the real store's events."""
         return inspect.history(self.engine, cursor)
 
-    def events_after(self, after: int) -> Sequence[Event]:
-        """Return all events after a cursor."""
-        return inspect.events_after(self.engine, self.owners(), after)
+    def events_after(self, after: int, owners: Sequence[Peer] | None = None) -> Sequence[Event]:
+        """Return the events of these mailboxes, or of all, after a cursor."""
+        return inspect.events_after(self.engine, self.owners() if owners is None else owners, after)
 
     def event_names(self, event: Event) -> dict[str, Any]:
         """Return what makes an event readable: aliases and a preview."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tieline.runtime.node import Node
     from tieline.runtime.resources.feed import Told
 
-__all__ = ["TABLE", "Bounds", "PeerMessages", "cursor_number", "read_mail"]
+__all__ = ["TABLE", "Bounds", "PeerMessages", "cursor_number", "read_mail", "reading_peer"]
 
 EVENTS_PER_READ_MAX = 100
 MESSAGES_PER_READ_MAX = 16
@@ -57,6 +57,7 @@ class ListPeers(Params, frozen=True):
     scope: Scope | None = None
     query: str = ""
     cursor: str | None = None
+    run: str | None = None
 
 
 class SendPeerMessage(Params, frozen=True):
@@ -85,15 +86,25 @@ class PeerMessages(Params, frozen=True):
     run: str | None = None
 
 
+def reading_peer(node: "Node", actor: Actor, token: str | None) -> Peer:
+    """Return whose eyes a call that changes nothing has: the run's that a token proves, else the actor's.
+
+    Raises:
+        Refused: TARGET_ENDED, the token proves no live run.
+    """
+    return actor.peer if token is None else node.acting_peer(actor, token)
+
+
 async def list_peers(node: "Node", actor: Actor, asked: ListPeers, _call: str | None) -> Reply:
     """Return one page of who is there, and who we are."""
+    peer = reading_peer(node, actor, asked.run)
     scope = asked.scope or Scope.WORKSPACE
     await node.book.refresh_runs(scope)
     page = node.book.listing(scope, asked.query, asked.cursor)
     if isinstance(page, Refusal):
         raise Refused.of(page)
     result: dict[str, Any] = {
-        "self": node.book.describe_self(actor.peer),
+        "self": node.book.describe_self(peer),
         "peers": [
             render.descriptor(item, age_ms=node.book.age_ms(item.peer.instance)) for item in page.peers
         ],

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.unit.runtime.roots import call, two
-from tieline import Refused
+from tieline import Refused, Root
 from tieline.runtime import hosting, local, tools
 from tieline.runtime.calls import Params
 from tieline.runtime.operations import TABLE
@@ -92,3 +92,72 @@ async def test_subscriber_that_left_is_told_nothing(private_home: Path) -> None:
         leave()
         await alice.send("bob", "two")
         assert told == ["peer_update"]
+
+
+async def _code(root: Root, method: str, params: dict[str, object]) -> str | None:
+    """Return the code of a refusal, also of one that is told for the one target."""
+    try:
+        answer = await call(root, method, **params)
+    except Refused as error:
+        return error.code
+    return next((str(error["code"]) for error in answer.get("errors", ())), None)
+
+
+@pytest.mark.asyncio
+@pytest.mark.clause("S15", "native-85")
+async def test_every_operation_that_takes_a_run_refuses_a_token_that_proves_none(private_home: Path) -> None:
+    """An unknown token is no run: nothing is read or done in the root's name instead."""
+    asked: dict[str, dict[str, object]] = {
+        "list_peers": {},
+        "send_peer_message": {"to": "bob", "content": "x"},
+        "peer_messages": {},
+        "local.who": {},
+        "local.send": {"to": "bob", "content": "x"},
+        "local.ask": {"to": "bob", "content": "x"},
+        "local.inbox": {},
+        "local.reply": {"content": "x", "messageId": "m-1"},
+        "local.status": {"messageId": "m-1"},
+        "local.last": {"to": "bob"},
+        "local.log": {},
+        "local.mute": {"peer": "bob"},
+        "coordinate_resource": {"operation": "status", "resource": "machine/x"},
+        "resource.list": {},
+        "host.boundary": {"kind": "tool"},
+        "host.answer": {"entry": "e", "text": "x"},
+        "host.user_prompt": {},
+    }
+    unchecked = {"host.run_begin", "host.run_end"}  # these make and end the run itself
+    takes_run = {
+        name
+        for name, (shape, _handler) in TABLE.items()
+        if "run" in shape.__struct_fields__ and not name.startswith("resource.")
+    }
+    assert takes_run - unchecked <= set(asked)
+    async with two(private_home) as (alice, bob):
+        for method, params in asked.items():
+            assert await _code(alice, method, {**params, "run": "bogus"}) == "TARGET_ENDED", method
+        assert not alice.node.engine.is_muted(bob.who()["peerId"])
+        assert await bob.inbox() == []
+
+
+@pytest.mark.asyncio
+async def test_reading_with_a_runs_token_is_that_runs_own(private_home: Path) -> None:
+    """Who it is, its history and its messages; and it silences nobody in its root's name."""
+    async with two(private_home) as (alice, bob):
+        kid = await call(alice, "host.run_begin", run="r-1", alias="kid")
+        token = kid["token"]
+        await bob.send("alice", "to the root", message_id="m-root")
+        await bob.send("kid", "to the run", message_id="m-run")
+        listed = await call(alice, "list_peers", run=token)
+        assert (listed["self"]["peerId"], listed["self"]["alias"]) == (kid["peerId"], "kid")
+        log = await call(alice, "local.log", run=token)
+        assert [item["messageId"] for item in log["events"]] == ["m-run"]
+        assert len((await call(alice, "local.status", messageId="m-run", run=token))["received"]) == 1
+        for method, params, code in (
+            ("local.status", {"messageId": "m-root"}, "UNKNOWN_TARGET"),
+            ("local.mute", {"peer": "bob"}, "CAPABILITY_DENIED"),
+        ):
+            with pytest.raises(Refused) as caught:
+                await call(alice, method, **params, run=token)
+            assert caught.value.code == code
+        assert not alice.node.engine.is_muted(bob.who()["peerId"])

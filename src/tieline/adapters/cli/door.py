@@ -83,7 +83,7 @@ def _candidate(run: object) -> dict[str, str]:
 
 def run_of(options: Namespace) -> dict[str, Any]:
     """Return the member `run` for a request, or none where no capability was given."""
-    return {"run": options.run} if options.run else {}
+    return {} if options.run is None else {"run": options.run}  # an empty one proves nothing, and is told so
 
 
 def identity(found: Found) -> dict[str, Any]:

@@ -4,9 +4,10 @@ Source: DESIGN.md 4; reference/open-bugs.md O49.
 """
 
 from argparse import Namespace
+from typing import Any
 
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options
-from tieline.adapters.cli.door import identity, reach
+from tieline.adapters.cli.door import identity, reach, run_of
 from tieline.adapters.cli.output import block, flush, line, note, write, write_json
 from tieline.errors import UsageError
 
@@ -30,7 +31,7 @@ def run(options: Namespace) -> int:
     """Show the answer, and return the exit code."""
     if options.offset < 0:
         raise UsageError("--offset takes a whole number from 0")
-    params = {"to": options.to.removeprefix(":"), "offset": options.offset}
+    params: dict[str, Any] = {"to": options.to.removeprefix(":"), "offset": options.offset, **run_of(options)}
     if options.entry is not None:
         params["entry"] = options.entry
     client, found, _ = reach(options, may_change=False)

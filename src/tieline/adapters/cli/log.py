@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options
-from tieline.adapters.cli.door import foreign_root, identity, reach
+from tieline.adapters.cli.door import foreign_root, identity, reach, run_of
 from tieline.adapters.cli.letters import show_event
 from tieline.adapters.cli.output import flush, line, note, write_json, write_json_line
 from tieline.errors import UsageError
@@ -35,7 +35,7 @@ def run(options: Namespace) -> int:
         raise UsageError("--after takes a cursor: a decimal number as `tieline log` prints it")
     if options.limit is not None and not 1 <= options.limit <= 1_000:
         raise UsageError("--limit takes a whole number from 1 to 1000")
-    params: dict[str, Any] = {}
+    params: dict[str, Any] = {**run_of(options)}
     for name in ("query", "after", "limit"):
         if getattr(options, name) is not None:
             params[name] = getattr(options, name)

@@ -6,7 +6,7 @@ Source: DESIGN.md 4.
 from argparse import Namespace
 
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options
-from tieline.adapters.cli.door import identity, reach
+from tieline.adapters.cli.door import identity, reach, run_of
 from tieline.adapters.cli.output import flush, line, write, write_json
 
 __all__ = ["parser", "run"]
@@ -27,7 +27,7 @@ def run(options: Namespace) -> int:
     peer = options.peer.removeprefix(":")
     client, found, _ = reach(options, may_change=True)
     with client:
-        answer = client.call("local.mute", {"peer": peer, "muted": not options.off})
+        answer = client.call("local.mute", {"peer": peer, "muted": not options.off, **run_of(options)})
     if options.json:
         write_json(
             "mute", {"peer": answer.get("peer", peer), "muted": not options.off, "root": identity(found)}

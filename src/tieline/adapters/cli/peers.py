@@ -12,7 +12,7 @@ from argparse import Namespace
 from typing import Any
 
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options
-from tieline.adapters.cli.door import foreign_root, identity, reach
+from tieline.adapters.cli.door import foreign_root, identity, reach, run_of
 from tieline.adapters.cli.output import flush, line, note, paint, table, write, write_json
 from tieline.errors import Refused
 from tieline.runtime.glance import Sight, look
@@ -79,7 +79,7 @@ def run(options: Namespace) -> int:
 
 def _asked(call: Any, options: Namespace) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
     """Return what the root says: itself, all pages of peers, records that it could not read."""
-    params: dict[str, Any] = {"scope": options.scope}
+    params: dict[str, Any] = {"scope": options.scope, **run_of(options)}
     if options.query:
         params["query"] = options.query
     peers: list[dict[str, Any]] = []
