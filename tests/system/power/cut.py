@@ -82,6 +82,15 @@ def missing() -> str:
             return f"{tool} is not installed"
     if not Path("/dev/loop-control").exists():
         return "there are no loop devices here"
+    with tempfile.TemporaryDirectory(prefix="cut") as folder:
+        for command in (
+            ("losetup", "--find"),
+            ("mount", "-t", "tmpfs", "-o", "size=1m", "none", folder),
+            ("umount", folder),
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return f"{command[0]} is not allowed here: {done.stderr.strip()}"
     return ""
 
 
