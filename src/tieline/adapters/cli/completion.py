@@ -1,7 +1,9 @@
 """`tieline completion`: a script that lets a shell complete commands, options and aliases.
 
-Rule: the script is made of the parsers, so it knows what they know; aliases are asked for when a person
-presses the key, and only where a recipient stands.
+Rule 1: the script is made of the parsers, so it knows what they know: commands, options, and the values of
+an option or a word that has a closed set.
+Rule 2: aliases and ended instances are asked for when a person presses the key, of the program that is
+being completed, and only where one stands. Files are offered only where a file stands.
 
 Source: DESIGN.md 4.
 """
@@ -19,6 +21,12 @@ __all__ = ["SHELLS", "parser", "run", "script"]
 SHELLS = ("bash", "zsh", "fish")
 TOP = ("--help", "--version")
 WITH_ALIASES = ("ask", "last", "mute", "send")
+WITH_INSTANCES = ("forget", "recover")
+WITH_FILES = ("run",)
+FILE_OPTIONS = ("--attach",)
+DIRECTORY_OPTIONS = ("--coordination", "--home", "--workspace")
+ALIASES = "peers --aliases 2>/dev/null"
+INSTANCES = 'recover --all 2>/dev/null | cut -d " " -f 1'
 
 
 def parser(sub: Alone) -> Parser:
@@ -54,36 +62,73 @@ def script(shell: str) -> str:
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]()
 
 
+def _choices() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the closed sets: of options, as "command option" to words, and of a command's first word."""
+    options: dict[str, str] = {}
+    words: dict[str, str] = {}
+    for name, (made, _, _) in parsers().items():
+        for action in actions_of(made):
+            if not action.choices:
+                continue
+            values = " ".join(map(str, action.choices))
+            for option in action.option_strings:
+                options[f"{name} {option}"] = values
+            if not action.option_strings:
+                words.setdefault(name, values)
+    return options, words
+
+
+def _offer(values: str) -> str:
+    return f"COMPREPLY=($(compgen -W '{values}' -- \"$current\"))"
+
+
 def _bash() -> str:
     cases = [
         f"        {name}) words='{' '.join(word for action in actions for word in action.option_strings)}' ;;"
         for name, actions in _options().items()
     ]
+    of_options, of_words = _choices()
+    asked = f'"$(${{COMP_WORDS[0]}} {ALIASES})"'
+    ended = f'"$(${{COMP_WORDS[0]}} {INSTANCES})"'
     return "\n".join(
         [
             "# tieline completion for bash",
             "_tieline() {",
-            "    local current=${COMP_WORDS[COMP_CWORD]} words=''",
+            "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} words=''",
             "    COMPREPLY=()",
+            "    # A colon, as a person writes an alias, ends a word for bash.",
+            "    [ \"$current\" = : ] && current=''",
             '    if [ "$COMP_CWORD" -eq 1 ]; then',
-            f"        COMPREPLY=($(compgen -W '{' '.join([*commands_here(), *TOP])}' -- \"$current\"))",
+            "        " + _offer(" ".join([*commands_here(), *TOP])),
             "        return",
             "    fi",
             "    case ${COMP_WORDS[1]} in",
             *cases,
             "    esac",
+            '    case "${COMP_WORDS[1]} $previous" in',
+            *[f"        '{place}') {_offer(values)}; return ;;" for place, values in of_options.items()],
+            "    esac",
+            "    case $previous in",
+            f'        {"|".join(FILE_OPTIONS)}) COMPREPLY=($(compgen -f -- "$current")); return ;;',
+            f'        {"|".join(DIRECTORY_OPTIONS)}) COMPREPLY=($(compgen -d -- "$current")); return ;;',
+            "    esac",
             "    case $current in",
             '        -*) COMPREPLY=($(compgen -W "$words" -- "$current")); return ;;',
             "    esac",
             "    case ${COMP_WORDS[1]} in",
-            f'        {"|".join(WITH_ALIASES)}) COMPREPLY=($(compgen -W "$(tieline peers --aliases 2>/dev/null)" -- "$current")) ;;',  # noqa: E501
-            f"        completion) COMPREPLY=($(compgen -W '{' '.join(SHELLS)}' -- \"$current\")) ;;",
-            '        *) COMPREPLY=($(compgen -f -- "$current")) ;;',
+            f'        {"|".join(WITH_ALIASES)}) COMPREPLY=($(compgen -W {asked} -- "$current")) ;;',
+            f'        {"|".join(WITH_INSTANCES)}) COMPREPLY=($(compgen -W {ended} -- "$current")) ;;',
+            *[f"        {name}) {_offer(values)} ;;" for name, values in of_words.items()],
+            f'        {"|".join(WITH_FILES)}) COMPREPLY=($(compgen -c -f -- "$current")) ;;',
             "    esac",
             "}",
             "complete -F _tieline tieline",
         ]
     )
+
+
+def _zsh_lines(words: str) -> str:
+    return f'aliases=(${{(f)"$(${{words[1]}} {words})"}}); compadd -a aliases'
 
 
 def _zsh() -> str:
@@ -92,6 +137,7 @@ def _zsh() -> str:
         f"        {name}) known=({' '.join(word for action in actions for word in action.option_strings)}) ;;"
         for name, actions in _options().items()
     ]
+    of_options, of_words = _choices()
     return "\n".join(
         [
             "#compdef tieline",
@@ -113,10 +159,18 @@ def _zsh() -> str:
             "        compadd -a known",
             "        return",
             "    fi",
+            '    case "$chosen ${words[CURRENT-1]}" in',
+            *[f"        '{place}') compadd {values}; return ;;" for place, values in of_options.items()],
+            "    esac",
+            "    case ${words[CURRENT-1]} in",
+            f"        {'|'.join(FILE_OPTIONS)}) _files; return ;;",
+            f"        {'|'.join(DIRECTORY_OPTIONS)}) _files -/; return ;;",
+            "    esac",
             "    case $chosen in",
-            f'        {"|".join(WITH_ALIASES)}) aliases=(${{(f)"$(tieline peers --aliases 2>/dev/null)"}}); compadd -a aliases ;;',  # noqa: E501
-            f"        completion) compadd {' '.join(SHELLS)} ;;",
-            "        *) _files ;;",
+            f"        {'|'.join(WITH_ALIASES)}) {_zsh_lines(ALIASES)} ;;",
+            f"        {'|'.join(WITH_INSTANCES)}) {_zsh_lines(INSTANCES)} ;;",
+            *[f"        {name}) compadd {values} ;;" for name, values in of_words.items()],
+            f"        {'|'.join(WITH_FILES)}) _files ;;",
             "    esac",
             "}",
             'if [[ $funcstack[1] == _tieline ]]; then _tieline "$@"; else compdef _tieline tieline; fi',
@@ -130,11 +184,13 @@ def _fish() -> str:
         lines.append(f"complete -c tieline -n __fish_use_subcommand -a {name} -d '{_quoted(summary)}'")
     for name, actions in _options().items():
         lines += [_fish_option(name, action) for action in actions]
-    aliases = "'(tieline peers --aliases 2>/dev/null)'"
+    asked = dict.fromkeys(WITH_ALIASES, f"(tieline {ALIASES})")
+    asked |= dict.fromkeys(WITH_INSTANCES, f"(tieline {INSTANCES})")
     lines += [
-        f"complete -c tieline -n '__fish_seen_subcommand_from {name}' -a {aliases}" for name in WITH_ALIASES
+        f"complete -c tieline -n '__fish_seen_subcommand_from {name}' -a '{values}'"
+        for name, values in {**asked, **_choices()[1]}.items()
     ]
-    lines.append(f"complete -c tieline -n '__fish_seen_subcommand_from completion' -a '{' '.join(SHELLS)}'")
+    lines += [f"complete -c tieline -n '__fish_seen_subcommand_from {name}' -F" for name in WITH_FILES]
     return "\n".join(lines)
 
 
@@ -144,7 +200,8 @@ def _fish_option(name: str, action: argparse.Action) -> str:
     ]
     parts = [f"complete -c tieline -n '__fish_seen_subcommand_from {name}'", *words]
     if action.nargs != 0:
-        parts.append("-r" + (" -F" if "attach" in action.dest else ""))
+        takes_file = set(action.option_strings) & {*FILE_OPTIONS, *DIRECTORY_OPTIONS}
+        parts.append("-r" + (" -F" if takes_file else ""))
     if action.choices:
         parts.append(f"-a '{' '.join(map(str, action.choices))}'")
     return " ".join([*parts, f"-d '{_quoted(action.help or '')}'"])

@@ -125,10 +125,12 @@ def _dispatch(words: list[str]) -> int:
     if not words or words[0] in _HELP:
         return _help(is_wanted=bool(words))
     name = words[0]
+    if name in ("--json", "--jsonl"):
+        return _unknown(words, "a command comes first; `tieline help` lists them")
     if name in ("--version", "-V"):
         return _version(words)
     if name not in COMMANDS or (not COMMANDS[name][0].startswith("cli.") and name not in commands_here()):
-        return _unknown(name)
+        return _unknown(words, "")
     if sys.platform == "win32":
         return _failed(_unsupported(), name, words)
     try:
@@ -174,13 +176,14 @@ def _unsupported() -> Exception:
     )
 
 
-def _unknown(name: str) -> int:
+def _unknown(words: list[str], text: str) -> int:
     from tieline.adapters.cli.output import fail
     from tieline.errors import UsageError
 
-    near = [word for word in commands_here() if word[:2] == name[:2]]
+    near = [word for word in commands_here() if word[:2] == words[0][:2]]
     hint = f"; near it: {', '.join(near)}" if near else ""
-    return exit_code(fail(UsageError(f"there is no command {name!r}{hint}"), "", as_json=False))
+    error = UsageError(text or f"there is no command {words[0]!r}{hint}")
+    return exit_code(fail(error, "", as_json="--json" in words))
 
 
 def _help(*, is_wanted: bool) -> int:

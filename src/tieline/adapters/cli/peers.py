@@ -34,7 +34,8 @@ def parser(sub: Alone) -> Parser:
     made.add_argument(
         "--query", metavar="Q", default="", help="only peers whose alias, project or id holds this"
     )
-    made.add_argument("--aliases", action="store_true", help="print one alias a line, and nothing else")
+    only = "print one alias a line, and nothing else (--json goes before it)"
+    made.add_argument("--aliases", action="store_true", help=only)
     add_root_options(made)
     return made
 
@@ -64,7 +65,7 @@ def run(options: Namespace) -> int:
         peers, fault_count = sight.peers, sight.faults
         body = {"source": "presence", "root": None, "self": None, "peers": peers}
         notes = _presence_notes(sight, error)
-    if options.aliases:
+    if options.aliases and not options.json:
         for alias in sorted({str(peer["alias"]) for peer in peers if peer.get("alias")}):
             write(line(alias, 64))
     elif options.json:

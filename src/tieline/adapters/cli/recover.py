@@ -19,7 +19,7 @@ from tieline.runtime.locate import places
 __all__ = ["parser", "run"]
 
 SHOWS_TEXT = "`tieline recover INSTANCE` shows the mail"
-NONE_TEXT = "no ended instance left unread or unsettled mail"
+NONE_TEXT = "no ended instance left unread or unsettled mail; --all lists what is kept of the others"
 
 
 def parser(sub: Alone) -> Parser:
@@ -27,6 +27,7 @@ def parser(sub: Alone) -> Parser:
     details = "Nothing is moved, marked as read or sent again. Without INSTANCE, ended instances are listed."
     made = sub.add_parser("recover", "Show the unread mail of an ended instance, for review.", details)
     made.add_argument("instance", metavar="INSTANCE", nargs="?", help="the ended instance")
+    made.add_argument("--all", action="store_true", help="also list instances with nothing left to review")
     made.add_argument("--session", metavar="ID", help="refuse unless the instance served this saved session")
     add_json(made)
     return made
@@ -78,7 +79,9 @@ def _count(number: int | None) -> str:
 
 def _list(home: str, options: Namespace) -> int:
     found = [
-        item for item in ended_instances(home) if item.unread_count or item.unsettled_count or item.fault
+        item
+        for item in ended_instances(home)
+        if options.all or item.unread_count or item.unsettled_count or item.fault
     ]
     if options.json:
         write_json("recover", {"instances": [_shape(item) for item in found]})

@@ -40,6 +40,37 @@ def test_script_for_bash_completes_commands_and_options(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["peers", "--delivery"]
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("send a", "api"),
+        ("send :", "api web"),
+        ("send --delivery ''", "steer queue passive"),
+        ("peers --scope re", "repository"),
+        ("forget ''", "i-1 i-2"),
+        ("recover i-2", "i-2"),
+        ("resource gr", "grant"),
+        ("completion f", "fish"),
+        ("send --attach pla", "plan.md"),
+        ("log pla", ""),
+    ],
+)
+def test_script_for_bash_completes_what_stands_there(tmp_path: Path, words: str, offered: str) -> None:
+    """Closed sets, aliases and ended instances are offered where they stand, and files nowhere else."""
+    (tmp_path / "tieline").write_text(f"{script('bash')}\n")
+    (tmp_path / "plan.md").touch()
+    text = f"""
+        source {tmp_path}/tieline; cd {tmp_path}
+        told() {{
+            if [ "$*" = "peers --aliases" ]; then printf 'api\nweb\n'; fi
+            if [ "$*" = "recover --all" ]; then printf 'i-1  0 unread\ni-2  2 unread\n'; fi
+        }}
+        COMP_WORDS=(told {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _tieline; echo ${{COMPREPLY[*]}}
+    """
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == offered
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_script_is_accepted_where_the_shell_is_there(tmp_path: Path, shell: str) -> None:
     """Where the shell is installed it parses its script; elsewhere its quotes are at least in pairs."""

@@ -60,6 +60,13 @@ def test_main_refusal_of_root_is_told_on_both_streams(run: Run, fake_root: Make)
     assert run("log").out == ""
 
 
+@pytest.mark.parametrize("words", [["nix", "--json"], ["--json"], ["--json", "peers"]])
+def test_main_unknown_command_in_json_is_one_object(run: Run, words: list[str]) -> None:
+    """A program that asked for JSON gets the error as JSON, also where there is no command."""
+    result = run(*words)
+    assert (result.code, result.json["error"]["code"]) == (2, "USAGE")
+
+
 def test_main_unknown_command_names_near_ones(run: Run) -> None:
     """A word that is no command is wrong usage, with those that begin alike."""
     result = run("peer")

@@ -150,3 +150,22 @@ def test_peers_foreign_names_are_shown_escaped(run: Run, fake_root: Make) -> Non
         out = run(*words).out
         assert not set(out) & {"\x1b", "\x07", "\u202e"}
     assert len(run("peers").out.splitlines()) == 2
+
+
+def test_peers_aliases_as_json_is_the_whole_shape(run: Run, fake_root: Make) -> None:
+    """--json always prints one versioned object."""
+    fake_root({"list_peers": {"self": None, "peers": [{"alias": "api"}]}})
+    assert run("peers", "--aliases").out == "api\n"
+    assert run("peers", "--aliases", "--json").json["peers"] == [{"alias": "api"}]
+
+
+@pytest.mark.parametrize("text", ["scope = = 1", "[communication]\nalais = 'x'\n", "[limits]\nunknown = 1\n"])
+def test_peers_with_a_broken_configuration_is_an_error_and_no_empty_list(
+    run: Run, place: Path, text: str
+) -> None:
+    """A file that every agent refuses is never shown as nobody being there."""
+    (place / "config.toml").write_text(text)
+    result = run("peers", "--json")
+    assert (result.code, result.json["error"]["code"]) == (2, "USAGE")
+    assert "config.toml" in result.json["error"]["text"]
+    assert "COMMAND" not in result.json["error"]["action"]

@@ -67,6 +67,14 @@ def test_recover_without_name_lists_what_needs_a_person(run: Run, monkeypatch: p
     assert [item["instanceId"] for item in shape] == ["i-1", "i-3"]
 
 
+def test_recover_all_lists_finished_ones_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `forget` may be told is shown by name, also where nothing is left to review."""
+    monkeypatch.setattr(f"{MODULE}.ended_instances", lambda home: [Ended("i-2", "s", 0, 0, 9, "")])
+    assert run("recover").out == ""
+    assert run("recover", "--all").out.split()[0] == "i-2"
+    assert [item["instanceId"] for item in run("recover", "--all", "--json").json["instances"]] == ["i-2"]
+
+
 def test_recover_where_nothing_was_left_says_so(run: Run) -> None:
     """An empty list is a sentence."""
     result = run("recover")
