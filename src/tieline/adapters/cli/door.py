@@ -172,5 +172,18 @@ class OwnRoot:
             self.expiry_ms = root.node.settings.limits.expiry_ms
             self._is_open.set()
             await self._is_over.wait()
+            await asyncio.to_thread(self._tidy, root)
         finally:
             await root.close()
+
+    @staticmethod
+    def _tidy(root: Any) -> None:
+        """Sweep as a root does that lives for longer: where only commands run, nobody else does."""
+        from tieline.errors import TielineError
+        from tieline.runtime.tidying import tidy
+
+        node = root.node
+        try:
+            tidy(node.places, node.custody, node.settings.limits.retention_ms)
+        except (TielineError, OSError) as error:
+            node.log.failure("tidy", error)

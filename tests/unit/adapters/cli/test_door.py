@@ -24,7 +24,10 @@ class Opened:
 
     def __init__(self, control: Path, events: list[str]) -> None:
         self._control, self._events = control, events
-        self.node = SimpleNamespace(settings=Settings())
+        self.node = SimpleNamespace(settings=Settings(), places="places", custody="custody", log=self)
+
+    def failure(self, where: str, error: BaseException) -> None:
+        self._events.append(where)
 
     def who(self) -> dict[str, Any]:
         return {"control": str(self._control)}
@@ -45,6 +48,7 @@ def opened(place: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         return Opened(fake.path, events)
 
     monkeypatch.setattr(root_module, "open_root", open_root)
+    monkeypatch.setattr("tieline.runtime.tidying.tidy", lambda *words: None)
     yield fake, events
     fake.close()
 
@@ -61,6 +65,20 @@ def test_own_root_sends_where_no_root_is_found(run: Run, opened: Any) -> None:
     assert "cannot be answered" in result.err
     assert events[0].mode == "command"
     assert events[1:] == ["sent", "closed"]
+
+
+def test_own_root_sweeps_before_it_ends(run: Run, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only commands run, each takes away what dead roots left; a failure of that is only logged."""
+    fake, events = opened
+    fake.answers["local.send"] = {"receipts": [receipt()], "errors": []}
+
+    def tidy(places: Any, custody: Any, retention_ms: int) -> None:
+        events.append((places, custody, retention_ms))
+        raise Refused("RESOURCE_BUSY", "its lock is held")
+
+    monkeypatch.setattr("tieline.runtime.tidying.tidy", tidy)
+    assert run("send", "api", "x").code == 0
+    assert events[1:] == [("places", "custody", 86_400_000), "tidy", "closed"]
 
 
 def test_own_root_waits_as_long_as_the_message_lives(run: Run, opened: Any) -> None:
