@@ -27,7 +27,10 @@ assert_type(tieline.__version__, str)
 
 async def root() -> None:
     """Open, send, ask, read, close."""
-    async with await Root.open(alias="reviewer", scope="machine") as opened:
+    assert_type(await Root.open(), Root)
+    async with await Root.open(alias="reviewer") as awaited:
+        assert_type(awaited, Root)
+    async with Root.open(alias="reviewer", scope="machine") as opened:
         assert_type(opened, Root)
         assert_type(await opened.peers(query="build"), list[dict[str, Any]])
         assert_type(await opened.send("builder", "ready", topic="build", wait_s=1.5), dict[str, Any])

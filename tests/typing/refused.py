@@ -5,7 +5,7 @@ from tieline import Message, Peer, Receipt, Root, Scope, State
 
 async def root_is_opened_with_names_and_awaited() -> None:
     """Options have names and types; opening and closing are awaited."""
-    Root.open()  # type: ignore[unused-coroutine]
+    Root.open().peers()  # type: ignore[attr-defined]
     await Root.open("alias")  # type: ignore[call-arg]
     await Root.open(alias=1)  # type: ignore[arg-type]
     await Root.open(aliases="x")  # type: ignore[call-arg]

@@ -1,6 +1,6 @@
 """A root of one's own: the Python API, and how a door opens one.
 
-    async with await Root.open(alias="reviewer") as root:
+    async with Root.open(alias="reviewer") as root:
         receipt = await root.send("builder", "The build is ready for review.")
         answer = await root.ask("builder", "Did the tests pass?", timeout_s=60)
 
@@ -11,9 +11,9 @@ Source: DESIGN.md 3, 4.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -63,13 +63,13 @@ async def open_root(options: RootOptions) -> "Root":
 
 
 class Root:
-    """One running root. Use `Root.open`, and close it, or use it as an asynchronous context."""
+    """One running root. Use `async with Root.open(...) as root`, or await it and close it."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
 
     @classmethod
-    async def open(
+    def open(
         cls,
         *,
         alias: str = "",
@@ -80,8 +80,8 @@ class Root:
         scope: str = "",
         harness: str = "python",
         model: str = "",
-    ) -> Self:
-        """Return a root that listens and is published.
+    ) -> "Opening[Self]":
+        """Return a root that listens and is published, to `await` or to use by `async with`, which closes it.
 
         Args:
             alias: Readable name, a letter then letters, digits, `_`, `-`; generated when empty.
@@ -101,6 +101,10 @@ class Root:
             home=home, coordination=coordination_directory, workspace=workspace, session=session, alias=alias,
             scope=scope, harness=harness, model=model, mode="rpc",
         )  # fmt: skip
+        return Opening(cls._opened(options))
+
+    @classmethod
+    async def _opened(cls, options: RootOptions) -> Self:
         return cls(await Node.open(options))
 
     async def __aenter__(self) -> Self:
@@ -259,6 +263,40 @@ class Root:
         return await loop.run_in_executor(
             None, lambda: recovery.recover(self.node.places.home, instance, session=session)
         )
+
+
+_Opened = TypeVar("_Opened", bound=Root)
+
+
+class Opening(Coroutine[Any, Any, _Opened], Generic[_Opened]):
+    """A root that is being opened: awaited it is the root, entered it is closed at the end of the block."""
+
+    def __init__(self, opening: Coroutine[Any, Any, _Opened]) -> None:
+        self._opening = opening
+
+    def __await__(self) -> Generator[Any, Any, _Opened]:
+        return self._opening.__await__()
+
+    def send(self, value: Any) -> Any:
+        """Go on, as a coroutine does."""
+        return self._opening.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise inside, as a coroutine does."""
+        return self._opening.throw(*error)
+
+    def close(self) -> None:
+        """Give it up, as a coroutine does."""
+        self._opening.close()
+
+    async def __aenter__(self) -> _Opened:
+        self._root = await self._opening
+        return self._root
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._root.close()
 
 
 def _one(result: dict[str, Any]) -> dict[str, Any]:

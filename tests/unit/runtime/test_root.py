@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.runtime.roots import call, two
-from tieline import Refused, Root
+from tieline import Refused, Root, UsageError
 from tieline.model.identity import Peer
 
 pytestmark = pytest.mark.asyncio
@@ -32,6 +32,29 @@ async def test_root_sends_and_the_other_has_it_until_consumed(private_home: Path
             "accepted",
             "consumed",
         ]
+
+
+async def test_root_is_opened_by_await_as_by_async_with(private_home: Path) -> None:
+    """Both forms give the same root, a task may carry it, and the block closes it."""
+    where = {"home": str(private_home / "h"), "workspace": str(private_home)}
+    async with Root.open(alias="a", **where) as entered:
+        assert entered.who()["alias"] == "a"
+        awaited = await Root.open(alias="b", **where)
+        in_task = await asyncio.get_running_loop().create_task(Root.open(alias="c", **where))
+        async with await Root.open(alias="d", **where) as both:
+            assert {peer["alias"] for peer in await both.peers()} == {"a", "b", "c"}
+        assert {peer["alias"] for peer in await entered.peers()} == {"b", "c"}
+        await awaited.close()
+        await in_task.close()
+    assert entered.node._is_closing
+
+
+async def test_root_that_does_not_open_is_refused_at_the_block(private_home: Path) -> None:
+    """A wrong setting is raised before the block begins, and nothing is left to close."""
+    with pytest.raises(UsageError):
+        async with Root.open(alias="1 wrong", home=str(private_home / "h")):
+            raise AssertionError("the block must not begin")
+    Root.open(home=str(private_home / "h")).close()
 
 
 @pytest.mark.clause("native-107", "native-108", "I27")
