@@ -9,6 +9,7 @@ code as "outcome not known".
 Source: specification, "Troubleshooting"; reference/native.md 1T, 2.6b, 2.7.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 __all__ = [
@@ -104,12 +105,14 @@ class Refusal(NamedTuple):
     """A no, as a value: nothing was taken.
 
     `code` is a key of `CODES`; `text` one sentence for a person, free of foreign
-    content; `is_retryable` says that the same message id may be sent again.
+    content; `is_retryable` says that the same message id may be sent again; `candidates`
+    are the exact peer ids of which one may have been meant.
     """
 
     code: str
     text: str
     is_retryable: bool = False
+    candidates: tuple[str, ...] = ()
 
 
 class TielineError(Exception):
@@ -142,17 +145,26 @@ class ProtocolError(TielineError):
 
 
 class Refused(TielineError):
-    """Nothing was taken; `code` tells what would help."""
+    """Nothing was taken; `code` tells what would help, `candidates` what else may have been meant."""
 
-    def __init__(self, code: str, text: str, *, is_retryable: bool = False) -> None:
+    def __init__(
+        self,
+        code: str,
+        text: str,
+        *,
+        is_retryable: bool = False,
+        candidates: Iterable[Mapping[str, str]] = (),
+    ) -> None:
         super().__init__(text)
         self.code = code
         self.is_retryable = is_retryable
+        self.candidates = [dict(one) for one in candidates]
 
     @classmethod
     def of(cls, refusal: Refusal) -> "Refused":
         """Return the exception for a refusal value."""
-        return cls(refusal.code, refusal.text, is_retryable=refusal.is_retryable)
+        named = [{"peerId": one} for one in refusal.candidates]
+        return cls(refusal.code, refusal.text, is_retryable=refusal.is_retryable, candidates=named)
 
 
 class OutcomeUnknown(TielineError):

@@ -25,6 +25,7 @@ __all__ = ["Listing", "Place", "Root", "Run", "is_in_scope", "listing", "opaque"
 QUERY_CHARACTERS_MAX = 256
 CURSOR_CHARACTERS_MAX = 2_048
 TARGET_CHARACTERS_MAX = 256
+CANDIDATES_MAX = 8
 RUNS_PER_ROOT_MAX = 256  # child descriptors accepted of one root: reference/native.md 2.4
 
 
@@ -133,9 +134,11 @@ def resolve(
 ) -> Descriptor | Refusal:
     """Return the one peer that `target` names: an exact peer id, or an alias that exactly one bears.
 
-    A number, a path, `*`, a prefix or an empty text is UNKNOWN_TARGET; two bearers are
-    AMBIGUOUS_TARGET; a bearer outside scope is SCOPE_DENIED.
+    One colon before it is left out: people and texts write `:api`. A number, a path, `*`, a prefix or an
+    empty text is UNKNOWN_TARGET; two bearers are AMBIGUOUS_TARGET with their exact ids; a bearer outside
+    scope is SCOPE_DENIED.
     """
+    target = target.removeprefix(":")
     if not target or len(target) > TARGET_CHARACTERS_MAX or not (is_peer_id(target) or is_alias(target)):
         return Refusal("UNKNOWN_TARGET", "a target is an exact peer id or an alias")
     wide = asked or own.scope
@@ -154,7 +157,9 @@ def resolve(
         return exact[0]
     able = [item for item in inside if item.availability is Availability.AVAILABLE] or inside
     if len(able) > 1:
-        return Refusal("AMBIGUOUS_TARGET", f"{len(able)} peers bear this alias")
+        ids = tuple(sorted(item.peer.id for item in able))[:CANDIDATES_MAX]
+        text = f"{len(able)} peers bear this alias: {', '.join(ids)}"
+        return Refusal("AMBIGUOUS_TARGET", text, candidates=ids)
     if able:
         return able[0]
     if outside:

@@ -44,7 +44,9 @@ _CHANGING: Final = frozenset({"local.send", "local.ask", "local.reply", "send_pe
 _USAGE_CODES: Final = frozenset({"USAGE", "INVALID_PARAMS", "INVALID_RPC", "PARSE_ERROR", "FRAME_TOO_LARGE"})
 
 
-def error_of(code: str, text: str, *, is_retryable: bool = False, message_id: str = "") -> TielineError:
+def error_of(
+    code: str, text: str, *, is_retryable: bool = False, message_id: str = "", candidates: object = None
+) -> TielineError:
     """Return the error that a typed code stands for, of the branch that says what to do next.
 
     A code that is not ours is kept in the text and taken as an outcome that is not known.
@@ -61,7 +63,9 @@ def error_of(code: str, text: str, *, is_retryable: bool = False, message_id: st
         )
     if code not in CODES:
         return OutcomeUnknown(f"{text} ({code})" if code else text, message_id)
-    return Refused(code, text, is_retryable=is_retryable)
+    named = candidates if isinstance(candidates, list) else []
+    texts = [{str(name): str(value) for name, value in one.items()} for one in named if isinstance(one, dict)]
+    return Refused(code, text, is_retryable=is_retryable, candidates=texts)
 
 
 class Client:
@@ -263,4 +267,5 @@ def _result(answer: dict[str, Any], message_id: str) -> dict[str, Any]:
         text if isinstance(text, str) else "the root refused without a reason",
         is_retryable=details.get("retryable") is True or details.get("isRetryable") is True,
         message_id=message_id,
+        candidates=details.get("candidates"),
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tieline import __version__
 from tieline.engine.contract import Act
-from tieline.errors import OutcomeUnknown, Refusal, TielineError
+from tieline.errors import OutcomeUnknown, Refusal, Refused, TielineError
 from tieline.model.identity import Peer
 from tieline.runtime.calls import Actor
 from tieline.shell.link import Listener
@@ -200,5 +200,7 @@ class ControlLink(asyncio.Protocol):
         details: dict[str, Any] = {"action": error.action, "retryable": getattr(error, "is_retryable", False)}
         if isinstance(error, OutcomeUnknown):
             details["messageId"] = error.message_id
+        if isinstance(error, Refused) and error.candidates:
+            details["candidates"] = error.candidates
         self._connection.refuse(request.id, Refusal(error.code, str(error)), details)
         self._flush()

@@ -190,7 +190,9 @@ def _shape(node: "Node", target: Descriptor, receipt: Receipt) -> dict[str, Any]
 
 
 def _error(target: str, error: TielineError) -> dict[str, Any]:
+    candidates = error.candidates if isinstance(error, Refused) else []
     return {
+        **({"candidates": candidates} if candidates else {}),
         "to": target,
         "code": error.code,
         "text": str(error),

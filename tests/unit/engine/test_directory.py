@@ -146,12 +146,16 @@ def test_resolve_takes_exact_ids_and_unique_aliases_only() -> None:
     found = resolve(HERE, roots, "reviewer")
     assert isinstance(found, Descriptor)
     assert found.peer == Peer("i1")
+    assert resolve(HERE, roots, ":reviewer") == found
     exact = resolve(HERE, roots, Peer("i2").id)
     assert isinstance(exact, Descriptor)
     assert exact.peer == Peer("i2")
     for text in (
         "rev",
         "reviewer ",
+        "::reviewer",
+        "reviewer:",
+        ":",
         "Reviewer",
         "",
         "4711",
@@ -173,6 +177,10 @@ def test_resolve_of_a_shared_alias_is_ambiguous_and_exact_id_wins() -> None:
     refused = resolve(HERE, roots, "twin")
     assert isinstance(refused, Refusal)
     assert refused.code == "AMBIGUOUS_TARGET"
+    assert refused.candidates == tuple(sorted((Peer("i1").id, Peer("i2").id)))
+    many = resolve(HERE, [root(f"i{number}", alias="twin") for number in range(20)], "twin")
+    assert isinstance(many, Refusal)
+    assert len(many.candidates) == 8
     assert isinstance(resolve(HERE, roots, Peer("i1").id), Descriptor)
     roots[1] = root("i2", alias="twin", availability=Availability.PRESENCE_ONLY)
     found = resolve(HERE, roots, "twin")

@@ -230,6 +230,17 @@ def test_error_of_unknown_method_says_version(listen: Any) -> None:
     assert (error.code, type(error)) == ("VERSION_SKEW", Refused)
 
 
+def test_error_of_an_ambiguous_name_keeps_its_candidates() -> None:
+    """What a root offers to choose from reaches the person; anything that is no such list is left out."""
+    found = error_of("AMBIGUOUS_TARGET", "x", candidates=[{"peerId": "peer-1"}, "odd"])
+    assert isinstance(found, Refused)
+    assert found.candidates == [{"peerId": "peer-1"}]
+    for odd in (None, "peer-1", {"peerId": "peer-1"}):
+        plain = error_of("AMBIGUOUS_TARGET", "x", candidates=odd)
+        assert isinstance(plain, Refused)
+        assert plain.candidates == []
+
+
 def test_import_of_client_stays_light() -> None:
     """A short-lived process pays for neither an event loop nor msgspec."""
     heavy = "('asyncio', 'msgspec', 'socket', 'dataclasses')"

@@ -65,6 +65,20 @@ async def test_control_serves_a_process_of_this_user(private_home: Path) -> None
         local.end()
 
 
+async def test_control_tells_what_else_may_have_been_meant(private_home: Path) -> None:
+    """A name that two bear is refused with the exact ids of both."""
+    async with two(private_home) as (alice, bob):
+        for run in ("r-1", "r-2"):
+            await call(bob, "host.run_begin", run=run, alias="kid")
+        local = await Local.dial(alice.who()["control"])
+        details = (await local.ask("local.last", to="kid"))["error"]["data"]
+        assert details["code"] == "AMBIGUOUS_TARGET"
+        assert {one["peerId"] for one in details["candidates"]} == {
+            one["peerId"] for one in bob.who()["runs"]
+        }
+        local.end()
+
+
 @pytest.mark.clause("S7")
 async def test_control_hangs_up_on_another_user_before_a_byte(
     private_home: Path, monkeypatch: pytest.MonkeyPatch

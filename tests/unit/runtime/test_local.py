@@ -22,6 +22,20 @@ async def test_send_to_many_gives_one_receipt_or_error_for_each(private_home: Pa
         assert len(await bob.inbox()) == 2
 
 
+async def test_send_to_an_alias_of_two_names_the_candidates(private_home: Path) -> None:
+    """Who wrote a name that two bear is told both exact ids, by an error as in a list of errors."""
+    async with two(private_home) as (alice, bob):
+        for run in ("r-1", "r-2"):
+            await call(bob, "host.run_begin", run=run, alias="kid")
+        ids = [{"peerId": one["peerId"]} for one in sorted(bob.who()["runs"], key=lambda one: one["peerId"])]
+        (error,) = (await call(alice, "local.send", to="kid", content="x"))["errors"]
+        assert (error["code"], error["candidates"]) == ("AMBIGUOUS_TARGET", ids)
+        with pytest.raises(Refused) as caught:
+            await call(alice, "send_peer_message", to=":kid", content="x")
+        assert caught.value.candidates == ids
+        assert ids[0]["peerId"] in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "params",
     [

@@ -93,6 +93,8 @@ class Outcome:
         """Take what was raised for one recipient."""
         shape: dict[str, Any] = {"to": to, "code": error.code, "text": str(error), "action": error.action}
         shape["retryable"] = bool(getattr(error, "is_retryable", False))
+        if isinstance(error, Refused) and error.candidates:
+            shape["candidates"] = error.candidates
         if isinstance(error, OutcomeUnknown) and error.message_id:
             shape["messageId"] = error.message_id
         self.errors.append(shape)
@@ -272,6 +274,7 @@ def report(command: str, outcome: Outcome, options: Namespace, more: dict[str, A
             text if text.startswith(to) else f"{to}: {text}",
             is_retryable=error.get("retryable") is True,
             message_id=str(error.get("messageId", "")),
+            candidates=error.get("candidates"),
         )
     if options.json:
         body = {"receipts": outcome.receipts, "errors": outcome.errors, "exitCode": outcome.exit_code}

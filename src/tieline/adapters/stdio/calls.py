@@ -94,6 +94,8 @@ def error_data(error: TielineError) -> dict[str, Any]:
     data: dict[str, Any] = {"code": error.code, "action": error.action}
     if isinstance(error, Refused):
         data["retryable"] = error.is_retryable
+        if error.candidates:
+            data["candidates"] = error.candidates
     if isinstance(error, OutcomeUnknown) and error.message_id:
         data["messageId"] = error.message_id
     return data
