@@ -6,7 +6,6 @@ Source: DESIGN.md 3; reference/native.md 2.15.
 """
 
 import argparse
-import asyncio
 
 __all__ = ["main", "parser"]
 
@@ -83,6 +82,7 @@ def main(argv: list[str]) -> int:
     given = parser().parse_args(argv)
     from tieline.adapters.attach.door import Door  # noqa: PLC0415 - --help needs none of it
     from tieline.adapters.stdio.pipes import Inlet, Outlet, take_over  # noqa: PLC0415
+    from tieline.runtime import loops  # noqa: PLC0415
     from tieline.runtime.options import RootOptions  # noqa: PLC0415
     from tieline.runtime.root import open_root  # noqa: PLC0415
 
@@ -107,4 +107,4 @@ def main(argv: list[str]) -> int:
         inlet.run()
         return await door.run()
 
-    return asyncio.run(serve())
+    return loops.run(serve())

@@ -30,6 +30,7 @@ from tieline.adapters.stdio.calls import (
 )
 from tieline.adapters.stdio.pipes import TOO_LONG, Inlet, Outlet, end_within
 from tieline.errors import ProtocolError, RecoveryRequired, Refused, TielineError
+from tieline.runtime import loops
 from tieline.runtime.options import RootOptions
 from tieline.runtime.root import open_root
 from tieline.wire import jsonrpc
@@ -65,7 +66,7 @@ def serve(inlet: Inlet, outlet: Outlet, answers: early.EarlyAnswers, options: Op
     async def main() -> int:
         return await Door(inlet, outlet, answers, options, open_root).run()
 
-    return asyncio.run(main())
+    return loops.run(main())
 
 
 class Door:
