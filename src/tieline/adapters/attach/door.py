@@ -1,6 +1,6 @@
 """The door for hosts in other languages: requests, answers and events as lines of JSON-RPC.
 
-Rule 1: the first line out is `attached`; nothing is read before it.
+Rule 1: the first line out is `attached`, or the error for which there is no root; nothing is read before it.
 Rule 2: every request is answered once; a bad line is one error with the id null, and the next line is
 read: the pipe is the host's own.
 Rule 3: events are told after they are durable; a host that does not read gets a hint where to read on.
@@ -11,15 +11,27 @@ Source: DESIGN.md 3; reference/native.md 1M, 2.10, 4.4; reference/reliability.md
 """
 
 import asyncio
+import errno
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from tieline import text
 from tieline.adapters.attach.parent import METHODS, Parent
 from tieline.adapters.attach.push import Push
-from tieline.adapters.stdio.calls import Call, Calls, Inbound, Operations, Outbound, Root, encode, error_data
+from tieline.adapters.stdio.calls import (
+    Call,
+    Calls,
+    Inbound,
+    Operations,
+    Outbound,
+    Root,
+    encode,
+    error_data,
+    report,
+)
 from tieline.adapters.stdio.pipes import TOO_LONG, Inlet, Outlet, end_within
 from tieline.errors import (
     OutcomeUnknown,
@@ -37,6 +49,7 @@ __all__ = ["VERSION", "Door", "Opener", "exit_code"]
 
 VERSION: Final = 1
 """Of this door; a member may be added without a new one."""
+ERROR_COLUMNS: Final = 2_000
 EXIT_S: Final = 5.0
 CALLS_END_S: Final = 1.5
 DRAIN_S: Final = 0.5
@@ -106,13 +119,14 @@ class Door:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._leaving.set)
-        try:
-            root = self._root = await self._opener(self._options)
-        except TielineError as error:
-            self._outbound.put(_error(None, error))
+        opened = await self._opened()
+        if isinstance(opened, TielineError):
+            self._outbound.put(_error(None, opened))
             await self._outbound.drained(DRAIN_S)
-            print(f"tieline attach: {error.code}: {error}. Next: {error.action}.", file=sys.stderr)  # noqa: T201
-            return exit_code(error)
+            said = text.printable(f"{opened.code}: {opened}. Next: {opened.action}.", ERROR_COLUMNS)
+            print(f"tieline attach: {said}", file=sys.stderr)  # noqa: T201 - the log stream of a door
+            return exit_code(opened)
+        root = self._root = opened
         who = root.who()
         self._notify(
             "attached", {"version": VERSION, **{name: who[name] for name in ATTACHED if name in who}}
@@ -132,7 +146,22 @@ class Door:
             for task in background:
                 task.cancel()
             await self._end(root, unsubscribe)
+        if self._outbound.is_unheard:
+            print("tieline attach: the output took nothing: no host heard of this root", file=sys.stderr)  # noqa: T201
+            return 1
         return 0
+
+    async def _opened(self) -> Root | TielineError:
+        """Return the root, or why there is none: whatever went wrong, the host is told by a first line."""
+        try:
+            return await self._opener(self._options)
+        except TielineError as error:
+            return error
+        except OSError as error:
+            return _of_system(error)
+        except Exception as error:  # noqa: BLE001 - the host waits for a line
+            report("the root does not open", error)
+            return RecoveryRequired("the root could not be opened; nothing was taken")
 
     async def _end(self, root: Root, unsubscribe: Callable[[], None]) -> None:
         is_reader_gone = self._outbound.broken.is_set()
@@ -233,6 +262,15 @@ class Door:
     async def _watch_output(self) -> None:
         await self._outbound.broken.wait()
         self._leaving.set()
+
+
+def _of_system(error: OSError) -> Refused:
+    """Return what the system refused, as a host may be told it."""
+    is_denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    where = f": {error.filename}" if isinstance(error.filename, str) else ""
+    return Refused(
+        "PERMISSION_DENIED" if is_denied else "UNSAFE_ENDPOINT", f"{error.strerror or error}{where}"
+    )
 
 
 def _error(request_id: str | int | None, error: TielineError) -> bytes:

@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
         argv: The words after `tieline mcp`.
 
     Returns:
-        0 when the host left, also when it never asked for anything.
+        0 when the host left, also when it never asked for anything; 1 when its output took nothing.
     """
     given = vars(parser().parse_args(argv)) if argv else {}
     source, sink = take_over()

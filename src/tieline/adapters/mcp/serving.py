@@ -101,7 +101,7 @@ class Door:
         self._openings: list[asyncio.Task[None]] = []
 
     async def run(self) -> int:
-        """Serve until the host left; withdraw presence; return 0."""
+        """Serve until the host left; withdraw presence; return 0, or 1 where not one line was taken."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._leaving.set)
@@ -121,7 +121,7 @@ class Door:
             await self._close_root()
             for task in self._openings:
                 task.cancel()
-        return 0
+        return 1 if self._outbound.is_unheard else 0
 
     # --- lines --------------------------------------------------------------------------------
 

@@ -150,6 +150,11 @@ class Outbound:
         self.queued_lines = 0
         start_new_thread(self._write_all, ())
 
+    @property
+    def is_unheard(self) -> bool:
+        """Whether the output failed before it took a single line: nobody ever listened."""
+        return self._outlet.is_broken and not self._outlet.has_spoken
+
     def put(self, line: bytes) -> "asyncio.Future[bool]":
         """Queue one line; the future says whether all of it was taken."""
         written: asyncio.Future[bool] = self._loop.create_future()

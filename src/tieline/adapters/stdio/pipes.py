@@ -107,6 +107,8 @@ class Outlet:
         self._descriptor = descriptor
         self._lock = _thread.allocate_lock()
         self.is_broken = False
+        self.has_spoken = False
+        """Whether any line was taken whole."""
 
     def write(self, line: bytes) -> bool:
         """Write all of `line`, waiting for a host that reads slowly.
@@ -124,6 +126,7 @@ class Outlet:
                     time.sleep(_RETRY_S)
                 except OSError:
                     self.is_broken = True
+            self.has_spoken |= bool(line) and not self.is_broken
             return not self.is_broken
 
 

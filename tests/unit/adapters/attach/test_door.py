@@ -276,6 +276,27 @@ def test_root_that_does_not_open_is_told_and_gives_its_exit_code(failure: BaseEx
     play(story, failure=failure, is_attached=False)
 
 
+@pytest.mark.parametrize(
+    ("failure", "told", "code"),
+    [
+        (PermissionError(13, "Permission denied", "/h"), "PERMISSION_DENIED", 1),
+        (NotADirectoryError(20, "Not a directory"), "UNSAFE_ENDPOINT", 1),
+        (UnicodeDecodeError("utf-8", b"", 0, 1, "x"), "RECOVERY_REQUIRED", 5),
+    ],
+)
+def test_root_that_does_not_open_for_an_untyped_reason_is_told_too(
+    failure: BaseException, told: str, code: int
+) -> None:
+    """A host waits for its first line, whatever the defect."""
+
+    async def story(stage: Stage) -> None:
+        line = await stage.host.line()
+        assert (line["id"], line["error"]["data"]["code"]) == (None, told)
+        assert await stage.task == code
+
+    play(story, failure=failure, is_attached=False)
+
+
 def test_unpublished_root_is_published_with_the_session_that_the_host_names() -> None:
     """`--no-publish` lasts until `host.state` names the session."""
 
