@@ -1,5 +1,7 @@
 """The command reference, made of the parsers: `python -m tieline.adapters.cli.reference` prints it.
 
+With the word `limits` it prints the table that docs/configuration.md holds, made of `config.LIMITS`.
+
 Rule 1: what the page says of a command is what its parser does; a test compares the two.
 Rule 2: the form of the page is made here, not by argparse, whose layout differs between interpreters.
 
@@ -13,8 +15,9 @@ import sys
 from tieline.adapters.cli.arguments import Shelf, actions_of
 from tieline.adapters.cli.main import EXIT_CODES, commands_here
 from tieline.adapters.cli.output import flush, write
+from tieline.config import LIMITS
 
-__all__ = ["main", "page", "parsers"]
+__all__ = ["limits", "main", "page", "parsers"]
 
 HEAD = """# Commands
 
@@ -48,6 +51,15 @@ def page() -> str:
     for name, (made, summary, details) in parsers().items():
         parts.append(_section(name, made, summary, details))
     return "\n".join(parts).rstrip("\n")
+
+
+def limits() -> str:
+    """Return the table of every limit as Markdown, without a line end at its end."""
+    rows = ["| key | default | lowest | highest | unit | why it is there |", "| --- " * 6 + "|"]
+    for name, bound in LIMITS.items():
+        numbers = f"{bound.default:,} | {bound.low:,} | {bound.high:,}"
+        rows.append(f"| `{name}` | {numbers} | {bound.unit} | {_cell(bound.reason)} |")
+    return "\n".join(rows)
 
 
 def _section(name: str, made: argparse.ArgumentParser, summary: str, details: str) -> str:
@@ -84,12 +96,12 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def main() -> int:
-    """Print the page; return 0."""
-    write(page())
+def main(words: list[str]) -> int:
+    """Print the page, or with the word `limits` that table; return 0."""
+    write(limits() if words == ["limits"] else page())
     flush()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.unit.adapters.cli.fake import FakeRoot, Result, message, receipt
+from tieline import config
 from tieline.adapters.cli import reference
 from tieline.adapters.cli.main import COMMANDS, EXIT_CODES, commands_here, exit_code
 from tieline.engine.contract import Held
@@ -20,7 +22,10 @@ from tieline.model.receipt import Durability, Event, Receipt, State
 from tieline.runtime import render
 from tieline.runtime.ended import Ended, Recovered
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "commands.md"
+CHECKOUT = Path(__file__).resolve().parents[4]
+PAGE = CHECKOUT / "docs" / "reference" / "commands.md"
+CONFIGURATION = CHECKOUT / "docs" / "configuration.md"
+PACKAGE = CHECKOUT / "src" / "tieline"
 AVAILABILITIES = {str(one) for one in Availability}
 KINDS = {"root", "run"}
 STATES = {str(one) for one in State}
@@ -199,3 +204,39 @@ def test_members_of_doors_are_the_documented_ones() -> None:
     event = Event(1, "receipt", "o", "m", "a", "b", State.ACCEPTED, kept, 1)
     extra = {"fromAlias", "fromProject", "topic", "preview"}
     assert set(render.event(event)) | extra == names_of("event") - {"message", "resource"}
+
+
+def test_limits_in_the_documentation_are_those_of_the_program() -> None:
+    """Every limit's default, range and reason stands in docs/configuration.md as `config.LIMITS` has it."""
+    assert reference.limits() in CONFIGURATION.read_text(encoding="utf-8")
+    row = "| `inbox_messages` | 32 | 1 | 1,000,000 | unconsumed messages per recipient |"
+    assert row in reference.limits()
+
+
+def test_settings_in_the_documentation_are_all_that_there_are() -> None:
+    """Every section, key, ready set and variable that the program reads is named, and no other key."""
+    page = CONFIGURATION.read_text(encoding="utf-8")
+    source = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    words = {*config._FIELDS, *config._RESOURCE_FIELDS, *config._RULE_FIELDS, *config.LIMITS}
+    words |= set(re.findall(r"\bTIELINE_[A-Z]+(?:_[A-Z]+)*\b", source))
+    words |= {f"{name}:{form}" if form else name for name, form in config.RULE_SETS.items()}
+    words |= {f"[{name}]" for name in config._SECTIONS}
+    assert [word for word in sorted(words) if word not in page] == []
+    known = {*config._FIELDS, *config.LIMITS, "auto_grant", "rule_sets"}
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)) == known
+
+
+def test_settings_in_the_documentation_have_their_defaults() -> None:
+    """What the page calls the default is what holds without a file."""
+    page = CONFIGURATION.read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", page, re.MULTILINE))
+    held = config.Settings()
+    for name in ("enabled", "scope", "idle_behavior", "allow_resource_control", "resource_wait_timeout_ms"):
+        assert tomllib.loads(f"value = {told[name]}")["value"] == getattr(held, name)
+    assert tomllib.loads(f"value = {told['auto_grant']}")["value"] == held.resource.auto_grant
+
+
+def test_settings_in_the_example_of_the_documentation_are_taken() -> None:
+    """The first block of TOML on the page is a configuration that holds."""
+    (text,) = re.findall(r"```toml\n(.*?)```", CONFIGURATION.read_text(encoding="utf-8"), re.DOTALL)
+    assert config.load(text, "page", {}).limits.inbox_messages == 64
