@@ -99,7 +99,7 @@ def outbox_of_ended(home: str, message_id: str) -> list[dict[str, Any]]:
         if item.damage:
             continue  # `doctor` and `recover` name it
         try:
-            sends = recovery.recover(home, item.instance).sends
+            sends = recovery.recover(home, item.instance, now_ms=_now_ms()).sends
         except (Refused, RecoveryRequired):
             continue  # it went between the list and the look
         mine = [send for send in sends if send.envelope.message_id == message_id]
@@ -150,4 +150,8 @@ def _sent(item: recovery.EndedSend) -> dict[str, Any]:
     sent = Sent(item.cursor, item.envelope, item.receipt, item.expires_ms)
     shape = render.sent_message(sent)
     # How often it was tried is in the memory of a root alone: it ended with it, and is not 0.
-    return {**{name: shape[name] for name in shape if name != "attempts"}, "unsettled": item.is_unsettled}
+    return {
+        **{name: shape[name] for name in shape if name != "attempts"},
+        "unsettled": item.is_unsettled,
+        "expired": item.is_expired,
+    }

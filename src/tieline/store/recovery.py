@@ -76,7 +76,9 @@ class EndedSend(msgspec.Struct, frozen=True):
     """One message that the ended instance sent.
 
     Attributes:
-        is_unsettled: Nobody retries it any more: unknown, sender ended, ask the recipient.
+        is_unsettled: Nobody retries it any more: unknown, sender ended, ask the recipient. That bytes may
+            have left is nowhere recorded before they do, so what the sender called pending is unknown here.
+        is_expired: Unsettled, and its time is over: the recipient took it before that, or never will.
     """
 
     cursor: int
@@ -85,6 +87,7 @@ class EndedSend(msgspec.Struct, frozen=True):
     at_ms: int
     expires_ms: int
     is_unsettled: bool
+    is_expired: bool = False
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -275,10 +278,7 @@ def folded(identity: Identity, rows: Sequence[Row], now_ms: int) -> Recovered:
         move = moves.get(cursor)
         receipt = _receipt(message, move)
         if message.box is Box.OUT:
-            is_unsettled = receipt.state in UNSETTLED
-            sends.append(
-                EndedSend(cursor, message.envelope, receipt, message.at_ms, message.expires_ms, is_unsettled)
-            )
+            sends.append(_send(message, receipt, now_ms))
         elif receipt.state in (State.ACCEPTED, State.EXPIRED) and cursor not in recorded:
             is_expired = receipt.state is State.EXPIRED or 0 < message.expires_ms <= now_ms
             is_exposed = move is not None and move.note == "prepared"
@@ -294,6 +294,19 @@ def folded(identity: Identity, rows: Sequence[Row], now_ms: int) -> Recovered:
                 )
             )
     return Recovered(identity, tuple(unread), tuple(sends), len(messages), last_ms)
+
+
+def _send(message: MessageRow, receipt: Receipt, now_ms: int) -> EndedSend:
+    is_unsettled = receipt.state in UNSETTLED
+    return EndedSend(
+        message.cursor,
+        message.envelope,
+        msgspec.structs.replace(receipt, state=State.UNKNOWN) if is_unsettled else receipt,
+        message.at_ms,
+        message.expires_ms,
+        is_unsettled,
+        is_unsettled and 0 < message.expires_ms <= now_ms,
+    )
 
 
 def _receipt(message: MessageRow, move: MoveRow | None) -> Receipt:

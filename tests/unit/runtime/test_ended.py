@@ -107,3 +107,4 @@ def test_ended_send_tells_no_number_of_attempts(left: tuple[str, str, str]) -> N
     home, _, _ = left
     (item,) = outbox_of_ended(home, "m-1")
     assert "attempts" not in item
+    assert item["expired"] is False

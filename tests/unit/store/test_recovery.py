@@ -73,12 +73,15 @@ def test_recover_shows_unsettled_sends(home: Path, make: Maker) -> None:
     recovered = recover(str(home), INSTANCE)
     assert [send.cursor for send in recovered.unsettled] == [20, 21]
     assert [(send.cursor, send.receipt.state) for send in recovered.sends] == [
-        (20, State.PENDING),
+        (20, State.UNKNOWN),  # the intent is stored; whether bytes followed it, nobody wrote down
         (21, State.UNKNOWN),
         (23, State.ACCEPTED),
         (25, State.REJECTED),
     ]
     assert recovered.sends[2].receipt.durability is Durability.UNSTATED
+    assert not any(send.is_expired for send in recovered.sends)
+    late = recover(str(home), INSTANCE, now_ms=1 << 50)
+    assert [send.cursor for send in late.sends if send.is_expired] == [20, 21]
 
 
 def test_recover_with_the_time_flags_what_ran_out(home: Path, make: Maker) -> None:

@@ -57,6 +57,8 @@ def _show(found: Recovered) -> None:
         state, to = line(receipt.get("state", ""), 16), line(receipt.get("to", ""), 64)
         write(f"sent  {state}  to {to}  id {line(receipt.get('messageId', ''), 256)}")
         write(f"  {words(receipt, is_left=True)}; the sender has ended: ask the recipient")
+        if item.get("expired"):
+            write("  its time is over: the recipient took it before that, or never will")
         content = (item.get("message") or {}).get("content")
         if content is not None:
             write(block(content))

@@ -20,6 +20,7 @@ from tieline.errors import Refused, TielineError
 
 __all__ = ["parser", "run"]
 
+EXPIRED_TEXT = "its time is over: the recipient took it before that, or never will"
 ENDED_TEXT = "the sender has ended: nothing retries it; ask the recipient"
 
 
@@ -107,6 +108,8 @@ def _show(answer: dict[str, Any], ended: list[dict[str, Any]]) -> None:
     for item in ended:
         _show_sent(item, is_left=True)
         write(f"  sent by instance {line(item.get('instanceId', ''), 128)}; {ENDED_TEXT}")
+        if item.get("expired"):
+            write(f"  {EXPIRED_TEXT}")
 
 
 def _show_sent(item: dict[str, Any], *, is_left: bool = False) -> None:

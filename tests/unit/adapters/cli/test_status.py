@@ -65,6 +65,17 @@ def test_status_without_any_root_still_reads_ended_ones(run: Run, monkeypatch: p
     assert run("status", "m-1").code == 3
 
 
+def test_status_of_an_ended_senders_message_past_its_time_says_so(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays unknown, and a person reads that nothing can change any more."""
+    late = {**left("unknown"), "expired": True}
+    monkeypatch.setattr("tieline.runtime.ended.outbox_of_ended", lambda home, message_id: [late])
+    result = run("status", "m-1")
+    assert result.code == 3
+    assert "its time is over" in result.out
+
+
 def test_status_of_unknown_id_says_where_to_look(run: Run, fake_root: Make) -> None:
     """An id that nobody knows ends in 4, with where ids are shown; no root at all is told as that."""
     assert run("status", "m-0", "--json").json["error"]["code"] == "NO_ROOT"
