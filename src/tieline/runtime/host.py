@@ -15,6 +15,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tieline.config import Scope
+
 __all__ = ["Answer", "Answers", "Host"]
 
 ANSWERS_MAX = 32
@@ -66,6 +68,7 @@ class Host:
         self.is_wake_out = False
         self.answers: dict[str | None, Answers] = {}
         self.excerpted: OrderedDict[int, None] = OrderedDict()  # shown once as an excerpt, still unread
+        self.scopes: dict[str, Scope] = {}  # of runs that were given a narrower one than the root's
         self._tokens: dict[str, str] = {}
 
     def state(self, *, is_busy: bool | None, pause: str | None, has_pause: bool) -> None:
@@ -95,6 +98,7 @@ class Host:
     def end(self, run: str) -> None:
         """Let a run's token die."""
         self._tokens.pop(run, None)
+        self.scopes.pop(run, None)
         self.answers.pop(run, None)
 
     def run_of(self, token: str) -> str | None:

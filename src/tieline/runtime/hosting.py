@@ -9,6 +9,7 @@ Source: reference/native.md 1L, 1M, 2.10; DESIGN.md 3.
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from tieline.config import Scope
 from tieline.engine.contract import BeginRun, EndRun, Expose, Held, UserPrompt
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Capability, Peer
@@ -45,6 +46,7 @@ class RunBegin(Params, frozen=True):
     run: str
     alias: str | None = None
     capabilities: list[str] | None = None
+    scope: Scope | None = None
 
 
 class RunEnd(Params, frozen=True):
@@ -108,6 +110,8 @@ async def run_begin(node: "Node", _actor: Actor, asked: RunBegin, _call: str | N
     unknown = [name for name in names if name not in node.capabilities]
     if unknown:
         raise Refused("CAPABILITY_DENIED", "a run gets no capability that its root does not have")
+    if asked.scope is not None and asked.scope.rank > node.settings.scope.rank:
+        raise Refused("SCOPE_DENIED", f"this root reaches {node.settings.scope}, a run of it no further")
     peer = Peer(node.instance, asked.run)
     alias = asked.alias or node.run_alias(asked.run)
     refusal = await node.ask(BeginRun(asked.run, alias, frozenset(names)))
@@ -115,6 +119,8 @@ async def run_begin(node: "Node", _actor: Actor, asked: RunBegin, _call: str | N
         raise Refused.of(refusal)
     token = node.new_token()
     node.host.begin(asked.run, token)
+    if asked.scope is not None:
+        node.host.scopes[asked.run] = asked.scope
     return Reply({"run": asked.run, "peerId": peer.id, "alias": alias, "token": token})
 
 

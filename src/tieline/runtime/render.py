@@ -151,7 +151,11 @@ _TEXTS = {
     State.CONSUMED: "The recipient's model has it in its context. That does not say that the work is done.",
     State.REPLIED: REPLIED_TEXT,
     State.REJECTED: "Refused; the recipient stored nothing.",
-    State.EXPIRED: "Expired before it was read.",
+    State.EXPIRED: "Its time was over before it was read.",
+}
+_EXPIRED = {
+    "NOT_DELIVERED": "Never delivered: the recipient ended, or the time was over, before it took it.",
+    "REPLACED": "Never read: its sender replaced it by a later message.",
 }
 
 
@@ -164,4 +168,6 @@ def receipt_text(item: Receipt) -> str:
             return "Accepted: the recipient has it on disk. It has not been read yet."
         return "Accepted: the recipient says that it has it. It has not been read yet."
     text = _TEXTS[item.state]
+    if item.state is State.EXPIRED:
+        text = _EXPIRED.get(item.outcome or "", text)
     return text if item.outcome is None else f"{text} ({item.outcome})"

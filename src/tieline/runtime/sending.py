@@ -22,7 +22,7 @@ from tieline.model.receipt import FINAL, Receipt, State
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
 
-__all__ = ["Wish", "expires_ms", "latest", "settled", "submit"]
+__all__ = ["Wish", "expires_ms", "latest", "reach_of", "settled", "submit"]
 
 UNSETTLED = frozenset({State.PENDING, State.UNKNOWN})
 
@@ -53,7 +53,7 @@ async def submit(node: "Node", sender: Peer, wish: Wish) -> tuple[Descriptor, Re
         Refused: nothing was stored.
         RecoveryRequired: the store is in doubt; the same message id may be used again later.
     """
-    target = await node.book.resolve(wish.to, wish.scope)
+    target = await node.book.resolve(wish.to, reach_of(node, sender, wish.scope))
     if isinstance(target, Refusal):
         raise Refused.of(target)
     if target.availability is Availability.UNSUPPORTED:
@@ -92,6 +92,19 @@ async def submit(node: "Node", sender: Peer, wish: Wish) -> tuple[Descriptor, Re
             raise RecoveryRequired(answer.text)
         raise Refused.of(answer)
     return target, answer
+
+
+def reach_of(node: "Node", peer: Peer, asked: Scope | None) -> Scope:
+    """Return how far a local peer may see and send: the root's policy, or what its run was given.
+
+    Raises:
+        Refused: SCOPE_DENIED: more was asked for.
+    """
+    policy = node.settings.scope
+    own = policy if peer.run is None else node.host.scopes.get(peer.run, policy)
+    if asked is not None and asked.rank > own.rank:
+        raise Refused("SCOPE_DENIED", f"this peer may reach {own}, not {asked}")
+    return asked or own
 
 
 def wish_needs_tieline(wish: Wish) -> bool:

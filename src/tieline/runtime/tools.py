@@ -24,7 +24,7 @@ from tieline.model.message import Delivery
 from tieline.model.receipt import Receipt, State
 from tieline.runtime import render
 from tieline.runtime.calls import Actor, Params, Reply
-from tieline.runtime.sending import Wish, expires_ms, settled, submit
+from tieline.runtime.sending import Wish, expires_ms, reach_of, settled, submit
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
@@ -98,7 +98,7 @@ def reading_peer(node: "Node", actor: Actor, token: str | None) -> Peer:
 async def list_peers(node: "Node", actor: Actor, asked: ListPeers, _call: str | None) -> Reply:
     """Return one page of who is there, and who we are."""
     peer = reading_peer(node, actor, asked.run)
-    scope = asked.scope or Scope.WORKSPACE
+    scope = reach_of(node, peer, asked.scope or Scope.WORKSPACE)
     await node.book.refresh_runs(scope)
     page = node.book.listing(scope, asked.query, asked.cursor)
     if isinstance(page, Refusal):

@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tieline.engine.contract import Command, Row, Send
+import msgspec
+
+from tieline.engine.contract import Command, Offer, Row, Send
+from tieline.engine.directory import relation
 from tieline.errors import RecoveryRequired, Refusal, Refused, TielineError
 from tieline.model.identity import Peer
 from tieline.model.moment import Moment
@@ -174,8 +177,21 @@ class World:
             done(line, None)
 
     def submit(self, command: Command) -> None:
-        """Give a command of a link to the driver."""
+        """Give a command of a link to the driver; a run that was given a narrower scope is out of reach."""
+        if isinstance(command, Offer) and not self._is_reached(
+            command.envelope.recipient, command.sender_instance
+        ):
+            standing = msgspec.structs.replace(command.standing, is_in_scope=False)
+            command = msgspec.structs.replace(command, standing=standing)
         self._node.driver.submit(command)
+
+    def _is_reached(self, peer: Peer, instance: str) -> bool:
+        """Return whether a far end is within the scope that a run of ours was given, if any was."""
+        scope = None if peer.run is None else self._node.host.scopes.get(peer.run)
+        if scope is None:
+            return True
+        place = self._node.neighbours.place_of(instance)
+        return place is not None and relation(self._node.place, place).rank <= scope.rank
 
     def own_peer(self, peer_id: str) -> Peer | None:
         """Return the local peer of that id."""
@@ -196,6 +212,7 @@ class World:
                 self._node.project,
             )
             for item in self._node.engine.live_runs()
+            if self._is_reached(Peer(self._node.instance, item.run), far.advertised.instance)
         ]
 
     def last(self, params: dict[str, Any], far: Far) -> dict[str, Any] | Refusal:

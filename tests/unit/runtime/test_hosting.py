@@ -9,6 +9,8 @@ from tests.unit.runtime.roots import call, two
 from tieline import Refused
 from tieline.model.identity import Peer
 from tieline.runtime import inspect
+from tieline.runtime.options import RootOptions
+from tieline.runtime.root import open_root
 
 pytestmark = pytest.mark.asyncio
 
@@ -195,3 +197,52 @@ async def test_shutdown_is_told_to_the_door(private_home: Path) -> None:
         await call(bob, "host.shutdown")
         async with asyncio.timeout(1):
             await bob.shutdown.wait()
+
+
+@pytest.mark.clause("native-32")
+async def test_run_with_a_narrower_scope_sees_and_is_seen_no_further(private_home: Path) -> None:
+    """A run of a machine-wide root that was given its workspace: both directions end there."""
+    far_work = private_home / "far"
+    far_work.mkdir()
+    async with two(private_home, scope="machine") as (alice, bob):
+        far = await open_root(
+            RootOptions(
+                home=str(private_home / "h"),
+                workspace=str(far_work),
+                alias="far",
+                scope="machine",
+                host_pid=1,
+            )
+        )
+        try:
+            near = await call(bob, "host.run_begin", run="near", alias="nearkid", scope="workspace")
+            await call(bob, "host.run_begin", run="wide", alias="widekid")
+            assert {peer["alias"] for peer in await far.peers(scope="machine")} == {"alice", "bob", "widekid"}
+            assert "nearkid" in {peer["alias"] for peer in await alice.peers(scope="machine")}
+            with pytest.raises(Refused) as caught:
+                await far.send(near["peerId"], "hello")
+            assert caught.value.code in {"SCOPE_DENIED", "UNKNOWN_TARGET"}
+            for method, params in (
+                ("send_peer_message", {"to": "far", "content": "x"}),
+                ("send_peer_message", {"to": "far", "content": "x", "scope": "machine"}),
+                ("list_peers", {"scope": "machine"}),
+            ):
+                with pytest.raises(Refused) as caught:
+                    await call(bob, method, run=near["token"], **params)
+                assert caught.value.code == "SCOPE_DENIED", method
+            sent = await call(bob, "send_peer_message", run=near["token"], to="alice", content="near enough")
+            assert sent["state"] == "accepted"
+        finally:
+            await far.close()
+        with pytest.raises(Refused) as caught:
+            await call(alice, "host.run_begin", run="r", scope="galaxy")
+        assert caught.value.code == "INVALID_PARAMS"
+
+
+@pytest.mark.clause("native-32")
+async def test_run_gets_no_wider_scope_than_its_root(private_home: Path) -> None:
+    """Delegation narrows: a workspace root cannot make a machine-wide run."""
+    async with two(private_home) as (alice, _bob):
+        with pytest.raises(Refused) as caught:
+            await call(alice, "host.run_begin", run="r", scope="machine")
+        assert caught.value.code == "SCOPE_DENIED"
