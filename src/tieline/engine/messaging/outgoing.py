@@ -201,6 +201,11 @@ def _repeat(turn: Turn, record: Record, draft: Draft, envelope: Envelope) -> Non
     if malformed(again) is not None or digest(again) != record.digest:
         turn.refuse(Refusal("MESSAGE_ID_CONFLICT", "this message id names another message"))
         return
+    if again.is_ask is not record.envelope.is_ask:
+        # Whoever waits for the answer to a message that asks nothing would wait for nothing.
+        kind = "a question" if record.envelope.is_ask else "a message that asks nothing"
+        turn.refuse(Refusal("MESSAGE_ID_CONFLICT", f"this message id names {kind}"))
+        return
     turn.answer_record = record
     custody.count("repeated")
     known = outbox.reenter(record.known)

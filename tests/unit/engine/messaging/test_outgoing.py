@@ -93,7 +93,13 @@ def test_submit_repeated_returns_the_recorded_receipt_and_writes_nothing() -> No
 @pytest.mark.clause("native-93", "I22", "mutant-7")
 @pytest.mark.parametrize(
     "fields",
-    [{"content": "other"}, {"topic": "t"}, {"thread": "x"}, {"attachments": (Attachment("n", "t"),)}],
+    [
+        {"content": "other"},
+        {"topic": "t"},
+        {"thread": "x"},
+        {"attachments": (Attachment("n", "t"),)},
+        {"is_ask": True},
+    ],
 )
 def test_submit_of_other_content_under_a_known_id_is_a_conflict(fields: dict[str, Any]) -> None:
     """An id names one content; the first record stays as it is."""
