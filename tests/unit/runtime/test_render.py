@@ -149,3 +149,14 @@ def test_event_carries_its_receipt_only_when_it_moved_one() -> None:
     moved = Event(4, "receipt", "o", "m-1", "a", "b", State.CONSUMED, receipt(State.CONSUMED), AT_MS)
     assert render.event(moved)["receipt"]["state"] == "consumed"
     assert Delivery.STEER == "steer"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [("NOT_DELIVERED", "Never delivered"), ("REPLACED", "Never read"), (None, "before it was read")],
+)
+def test_text_of_an_expiry_says_why(outcome: str | None, word: str) -> None:
+    """An expiry before the deadline has its reason in words, beside its code."""
+    text = render.receipt_text(receipt(State.EXPIRED, outcome=outcome))
+    assert word in text
+    assert (outcome is None) != (f"({outcome})" in text)

@@ -187,7 +187,8 @@ def read_verified(connection: apsw.Connection, path: str, vfs: str | None, insta
             raise RecoveryRequired(f"{name}: its tables are not those of schema {SCHEMA_VERSION}")
         for (says,) in connection.execute("PRAGMA integrity_check(1)"):
             if says != "ok":
-                raise RecoveryRequired(f"{name} is damaged: {str(says).splitlines()[0]}")
+                # The first of several lines is a heading.
+                raise RecoveryRequired(f"{name} is damaged: {str(says).splitlines()[-1]}")
         owner = connection.execute("SELECT value FROM meta WHERE name = 'instance'").get
         if owner != instance:
             raise RecoveryRequired(f"{name} belongs to instance {owner}, not to {instance}")
