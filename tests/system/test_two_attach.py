@@ -58,7 +58,7 @@ async def test_host_door_ended_by_a_signal_leaves_in_order(
     assert left_files(private_home) == {"active-agents": [], "peer-runtime": []}
 
 
-@pytest.mark.clause("native-43", "native-44", "S6", "K12", "O34", "F9")
+@pytest.mark.clause("native-43", "native-44", "S6", "K12", "O34")
 async def test_killed_root_leaves_a_name_that_only_a_proof_takes_away(private_home: Path) -> None:
     """SIGKILL leaves the socket; a stopped root's is never taken; the next root sweeps the dead."""
     dead, stopped = await asyncio.gather(
