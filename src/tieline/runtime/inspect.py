@@ -21,10 +21,11 @@ from tieline.runtime import render
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
 
-__all__ = ["checks", "event_names", "events_after", "history", "rendered", "who"]
+__all__ = ["checks", "event_names", "events_after", "history", "rendered", "wake", "who"]
 
 PREVIEW_COLUMNS = 100
 EVENTS_SHOWN_MAX = 10_000
+WAKE_IDS_MAX = 32
 
 
 def rendered(
@@ -91,6 +92,23 @@ def event_names(node: "Node", event: Event) -> dict[str, Any]:
     return shape
 
 
+def wake(engine: Messaging, arrived: Held) -> dict[str, Any]:
+    """Return what a host is told of the mail that waits in a mailbox: how much, and the ids of the oldest."""
+    owner = arrived.envelope.recipient
+    counts = engine.inbox_counts(owner)
+    held = engine.held(owner, unread_only=True, count_max=WAKE_IDS_MAX + counts.prepared)
+    waiting = [item.envelope.message_id for item in held if not item.is_prepared]
+    return {
+        "reason": "mail",
+        "count": counts.unread - counts.prepared,
+        "generation": engine.arrival_generation,
+        "delivery": str(arrived.envelope.delivery),
+        "messageIds": waiting[:WAKE_IDS_MAX],
+        "to": owner.id,
+        "runId": owner.run,
+    }
+
+
 def _record_of(node: "Node", event: Event) -> Held | Sent | None:
     """Return the record that an event is about: its id, its sender and its recipient name it together."""
     owner = node.engine.own_peer(event.recipient)
@@ -98,7 +116,8 @@ def _record_of(node: "Node", event: Event) -> Held | Sent | None:
         held = node.engine.held(
             owner, from_peer=event.sender, message_id=event.message_id, unread_only=False, count_max=1
         )
-        return held[0] if held else None
+        if held:
+            return held[0]
     for item in node.engine.sent(event.message_id, None):
         if (item.receipt.sender, item.receipt.recipient) == (event.sender, event.recipient):
             return item

@@ -241,19 +241,7 @@ class Node:
             return
         if self.host.may_wake(is_steering=envelope.delivery == "steer"):
             self.host.is_wake_out = True
-            counts = self.engine.inbox_counts(found[0].envelope.recipient)
-            self._tell_doors(
-                "wake",
-                {
-                    "reason": "mail",
-                    "count": counts.unread,
-                    "generation": self.engine.arrival_generation,
-                    "delivery": str(envelope.delivery),
-                    "messageIds": [event.message_id],
-                    "to": event.owner,
-                    "runId": envelope.recipient.run,
-                },
-            )
+            self._tell_doors("wake", inspect.wake(self.engine, found[0]))
 
     # ------------------------------------------------------------ asking
 

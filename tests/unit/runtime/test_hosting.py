@@ -131,6 +131,26 @@ async def test_wake_is_told_once_until_the_host_took_it(private_home: Path) -> N
         assert told.count("wake") == 2
 
 
+async def test_wake_counts_and_names_what_waits(private_home: Path) -> None:
+    """As many ids as the count says, up to a bound; what a boundary has already is neither."""
+    limits = {"rate_per_second": 1_000, "rate_burst": 1_000, "inbox_messages": 64}
+    async with two(private_home, idle_behavior="auto", limits=limits) as (alice, bob):
+        told: list[dict[str, object]] = []
+        bob.operations.subscribe(lambda kind, params: told.append(params) if kind == "wake" else None)
+        await alice.send("bob", "for later", delivery="passive", message_id="m-0")
+        await alice.send("bob", "x", message_id="m-1")
+        assert (told[-1]["count"], told[-1]["messageIds"]) == (2, ["m-0", "m-1"])
+        assert len((await call(bob, "host.boundary", kind="prompt"))["messageIds"]) == 2
+        await alice.send("bob", "y", message_id="m-2")
+        assert (told[-1]["count"], told[-1]["messageIds"]) == (1, ["m-2"])
+        for number in range(40):
+            await alice.send("bob", "z", message_id=f"n-{number}")
+        bob.node.host.is_wake_out = False
+        await alice.send("bob", "z", message_id="n-40")
+        assert told[-1]["count"] == 42
+        assert len(told[-1]["messageIds"]) == 32  # type: ignore[arg-type]
+
+
 @pytest.mark.clause("native-147", "native-116")
 async def test_wake_is_withheld_under_notify_pause_and_passive(private_home: Path) -> None:
     """Notify never wakes; a pause holds back; passive and muted mail wakes nobody."""
