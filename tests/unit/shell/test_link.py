@@ -240,5 +240,5 @@ async def test_dial_connects_to_a_verified_endpoint_only(private_home: Path) -> 
 async def test_refusal_of_an_error_keeps_code_and_whether_to_try_again() -> None:
     """What the shell raised is what the engine reads."""
     refusal = link.refusal_of(Refused("RESOURCE_BUSY", "busy", is_retryable=True))
-    assert refusal == ("RESOURCE_BUSY", "busy", True)
+    assert (refusal.code, refusal.text, refusal.is_retryable) == ("RESOURCE_BUSY", "busy", True)
     assert not link.refusal_of(Refused("UNSAFE_ENDPOINT", "broad")).is_retryable
