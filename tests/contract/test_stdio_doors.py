@@ -138,7 +138,7 @@ def unread_of(start: Any, writer: Process, reader: dict[str, Any], message_id: s
 def test_mcp_first_answers_come_before_the_root_is_imported(
     start: Any, private_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`initialize` costs at most 2.5 times an empty interpreter; a call right behind it, 15 times.
+    """`initialize` costs at most 3 times an empty interpreter; a call right behind it, 20 times.
 
     On a quiet machine they are about 1.8 and 10; nearly all of the second is imports. One round of
     twelve is enough: others use the machine too, and what is wrong here is wrong in every round.
@@ -168,7 +168,7 @@ def test_mcp_first_answers_come_before_the_root_is_imported(
     for _ in range(12):
         least, (first, call) = min(empty(), empty()), door()
         ratios.append((round(first / least, 2), round(call / least, 2)))
-        if ratios[-1][0] <= 2.5 and ratios[-1][1] <= 15:
+        if ratios[-1][0] <= 3 and ratios[-1][1] <= 20:
             return
     pytest.fail(f"initialize and first call, in empty interpreters: {ratios}")
 

@@ -113,7 +113,7 @@ def test_command_after_readable_text_is_always_seen(command: str, before: str, a
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_text_of_8_kilobytes_costs_little(piece: str) -> None:
-    """Steps are bounded, and the time stays below that of a plain loop of 100,000 turns beside it."""
+    """Steps are bounded, and the time stays below twice that of a plain loop of 100,000 turns beside it."""
     text = (piece * SIZE)[:SIZE]
     script = split(text)
     assert script.token_count <= TOKENS_MAX + 1
@@ -127,7 +127,7 @@ def test_hostile_text_of_8_kilobytes_costs_little(piece: str) -> None:
         middle = time.process_time()
         verdict(text)
         ratios.append((time.process_time() - middle) / (middle - start))
-    assert min(ratios) < 1.0
+    assert min(ratios) < 2.0
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

@@ -196,4 +196,4 @@ def test_main_peers_without_root_stays_light_and_quick(place: Any) -> None:
 
     empty = [sys.executable, "-c", "pass"]
     costs = [(cost_s(command), cost_s(empty)) for _ in range(15)]
-    assert sum(sorted(cost for cost, _ in costs)[:8]) <= 4 * sum(sorted(cost for _, cost in costs)[:8])
+    assert sum(sorted(cost for cost, _ in costs)[:8]) <= 5 * sum(sorted(cost for _, cost in costs)[:8])

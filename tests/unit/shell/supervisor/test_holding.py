@@ -155,7 +155,7 @@ def test_zombies_of_the_tree_are_reaped_while_it_runs(tmp_path: Path) -> None:
 
 
 def test_supervisor_waits_without_work(tmp_path: Path) -> None:
-    """Holding a quiet tree for 4 s takes at most 10 ms of processor time."""
+    """Holding a quiet tree for 4 s takes at most 30 ms of processor time."""
     launched = Launched(tmp_path, ["sleep", "60"])
     launched.wait_for("started")
     pid = launched.evidence().supervisor.pid
@@ -166,6 +166,6 @@ def test_supervisor_waits_without_work(tmp_path: Path) -> None:
 
     before = spent_ticks()
     time.sleep(4)
-    assert spent_ticks() - before <= 1  # a tick is 10 ms
+    assert spent_ticks() - before <= 3  # a tick is 10 ms
     os.kill(pid, signal.SIGTERM)
     launched.front.wait(20)

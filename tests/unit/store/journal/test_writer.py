@@ -105,7 +105,7 @@ def test_submission_alone_is_stored_at_once(writer: Writer, loop: Loop) -> None:
     writer.submit([message(2)], admits=True, reserve_bytes=2_048, done=loop.done("a"))
     loop.step()
     assert loop.outcomes == [("a", STORED)]
-    assert time.monotonic() - begun < 0.15
+    assert time.monotonic() - begun < LAZY_MS / 1_000
 
 
 def test_submissions_during_a_sync_become_one_group(writer: Writer, loop: Loop, journal: Journal) -> None:
