@@ -175,7 +175,7 @@ def test_main_full_disk_on_stdout_is_told_once(place: Any) -> None:
 
 
 def test_main_peers_without_root_stays_light_and_quick(place: Any) -> None:
-    """From a cold shell `peers` starts within four times an empty interpreter, also without a root."""
+    """From a cold shell `peers` starts within five times an empty interpreter, also without a root."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(place / "cache")
     heavy = "('asyncio', 'msgspec', 'socket', 'dataclasses', 'pathlib', 'shutil', 'hashlib', 'datetime')"
