@@ -95,8 +95,11 @@ def _launch(options: Namespace, who: dict[str, Any], coordination: str) -> int:
         end = Run(coordinator, coordination, principal, claimant, order).run(_tell)
     finally:
         coordinator.close()
-    if end.outcome != "ended":
-        note(f"tieline run: {end.code or 'RECOVERY_REQUIRED'}: {line(end.text, 400)}")
+    if end.outcome == "lost":
+        note(f"tieline run: RECOVERY_REQUIRED: {line(end.text, 400)}")
+    elif end.outcome == "not_started":
+        code = f"{end.code}: " if end.code else ""
+        note(f"tieline run: {code}{line(end.text, 400)}; nothing was started")
     elif not end.is_tree_gone:
         note("tieline run: processes of the command still run; the resource stays held until they end")
     return end.exit_code

@@ -45,7 +45,10 @@ def test_program_that_cannot_start_gives_the_resource_back(
 ) -> None:
     """126 and 127 as in sh; nothing stays held."""
     Path("plain").write_text("no program\n")
-    assert run("run", "--resource", KEY, "--", program).code == code
+    result = run("run", "--resource", KEY, "--", program)
+    assert result.code == code
+    assert program in result.err
+    assert "RECOVERY_REQUIRED" not in result.err
     assert run("resource", "status", KEY, "--json").json["resources"][0]["state"] == "unconfigured"
 
 
