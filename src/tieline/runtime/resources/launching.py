@@ -6,6 +6,7 @@ Rule 2: every step presents nonce and fences; a supervisor whose grant was given
 Source: reference/native.md 2.14, 190, 191; reference/reliability.md I32, I40.
 """
 
+import os
 import sys
 
 import msgspec
@@ -79,6 +80,8 @@ class SupervisorLedger:
     def _decide(self, command: Command, change: Change) -> None:
         if not self._fences:
             return  # a command that needs nothing has no record
+        if not isinstance(command, Started) and not os.path.isdir(self._coordinator.store.path):
+            return  # the whole place was removed: nobody is left to be told, and nothing is made anew
         try:
             self._coordinator.decide(self._fences, command, change=change)
         except Refused as refused:

@@ -1,5 +1,6 @@
 """The ledger as a supervisor tells it."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,3 +99,14 @@ def test_command_that_holds_nothing_has_no_record(coordinator: Coordinator) -> N
     plain.complete(DONE)
     assert coordinator.store.read_ledger() == before
     assert principal("a")
+
+
+def test_end_of_a_launch_whose_place_was_removed_is_told_to_nobody(
+    coordinator: Coordinator, private_home: Path
+) -> None:
+    """A supervisor does not live on for a folder that is gone, and makes none in its place."""
+    ledger = ledger_of(coordinator)
+    shutil.rmtree(private_home / "peer-resources")
+    ledger.complete(DONE)
+    ledger.spawn_failed(SpawnFailure(127, "not found"))
+    assert not (private_home / "peer-resources").exists()
