@@ -18,6 +18,7 @@ reference/open-bugs.md O39, O44.
 """
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -37,6 +38,8 @@ NAMESPACE_LOCK: Final = "namespace.lock"
 FILE_BYTES_MAX: Final = 4_194_304
 """Of a document and of the ledger. Source: reference/native.md 2.13."""
 RESOURCES_MAX: Final = 256
+LISTINGS_MAX: Final = 10
+LISTING_PAUSE_S: Final = 0.005
 LOCK_WAIT_MS: Final = 2_000
 """A lock is held for some writes; who waits longer is told RESOURCE_BUSY and may ask again."""
 
@@ -239,6 +242,11 @@ class ResourceStore:
     def _has_index(self, directory: Directory) -> bool:
         """Return whether our index is there; what another program made is refused before any write."""
         names = [name for name in directory.names() if name.endswith(".json")]
+        for _ in range(LISTINGS_MAX):
+            if INDEX in names or not names:
+                break
+            time.sleep(LISTING_PAUSE_S)  # a listing may miss a name that is being replaced
+            names = [name for name in directory.names() if name.endswith(".json")]
         if INDEX in names:
             if not is_ours(directory.read(INDEX, FILE_BYTES_MAX)):
                 raise self._foreign()
@@ -305,7 +313,8 @@ class ResourceStore:
             return Ledger()
         if ledger.revision < oldest:
             raise RecoveryRequired(f"{path} is older than it was")
-        self._seen_ledger_revision = ledger.revision
+        # The index follows the ledger by one write: what it has confirmed is what may not go back.
+        self._seen_ledger_revision = oldest
         return ledger
 
 
