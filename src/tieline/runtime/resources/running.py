@@ -14,6 +14,8 @@ import secrets
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -40,6 +42,7 @@ from tieline.shell.tree import MARKS_VARIABLE, LaunchSpec
 
 __all__ = ["Order", "Run", "command_digest", "is_tended", "lost"]
 
+_T = TypeVar("_T")
 PROGRAM = "tieline.runtime.resources.launching"
 LOOK_S = 1.0
 PROOF_LOOK_S = 0.6
@@ -152,9 +155,21 @@ class Run:
 
     # ------------------------------------------------------------ claiming and waiting
 
+    def _patiently(self, decide: Callable[[], _T]) -> _T:
+        """Decide; a lock that a crowd holds is waited for as long as the grant would be."""
+        until = time.monotonic() + self._order.timeout_ms / 1000
+        while True:
+            try:
+                return decide()
+            except Refused as refused:
+                is_crowded = refused.code == "RESOURCE_BUSY" and refused.is_retryable
+                if not is_crowded or time.monotonic() >= until:
+                    raise
+
     def _claim(self) -> None:
         ancestors = self._ancestors()
-        outcome = self._coordinator.decide(
+        claim = partial(
+            self._coordinator.decide,
             self._keys,
             Claim(
                 caller=self._principal,
@@ -169,6 +184,7 @@ class Run:
             ),
             ancestors=frozenset(ancestors),
         )
+        outcome = self._patiently(claim)
         self._inherited = frozenset(outcome.inherited)
         for ticket in outcome.tickets:
             self._note(ticket)
@@ -196,7 +212,9 @@ class Run:
         needed = [key for key in self._keys if key not in self._inherited]
         with DirectoryWatch(self._coordinator.store.path) as watch:
             while True:
-                due_mono_ms = self._coordinator.observe(needed, self._principal).deadline_mono_ms
+                due_mono_ms = self._patiently(
+                    lambda: self._coordinator.observe(needed, self._principal)
+                ).deadline_mono_ms
                 documents = [self._coordinator.store.read(key) for key in needed]
                 fences = self._fences(documents)
                 if fences is not None:
