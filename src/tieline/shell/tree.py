@@ -333,6 +333,10 @@ class _Search:
 
     def _look_inside(self, entry: _Entry) -> bool:
         """Look for the mark; return False when the process is to be looked at again."""
+        if entry.pid == os.getpid():  # what holds keys is closed even to itself, and knows its own marks
+            if self._evidence.nonce in os.environ.get(MARKS_VARIABLE, "").split():
+                self._members[entry.pid] = entry.name
+            return True
         try:
             with open(f"/proc/{entry.pid}/environ", "rb") as file:
                 environment = file.read()
