@@ -137,7 +137,7 @@ class Principal(msgspec.Struct, frozen=True):
 class Descriptor(msgspec.Struct, frozen=True, omit_defaults=False):
     """One peer as a directory shows it: sanitised, bounded, without endpoint, key or paths.
 
-    Source: reference/native.md 2.4; the last five fields are ours.
+    Source: reference/native.md 2.4; from `harness` on the fields are ours.
     """
 
     peer: Peer
@@ -156,3 +156,7 @@ class Descriptor(msgspec.Struct, frozen=True, omit_defaults=False):
     is_busy: bool = False
     context_percent: int | None = None
     wire: str = "native"
+    ref: str = ""  # of a wire that knows refs
+    address: str = ""  # how that wire calls it; shown to nobody but who must copy it
+    former_names: tuple[str, ...] = ()
+    is_other_project: bool = False
