@@ -217,20 +217,26 @@ def test_settings_in_the_documentation_are_all_that_there_are() -> None:
     """Every section, key, ready set and variable that the program reads is named, and no other key."""
     page = CONFIGURATION.read_text(encoding="utf-8")
     source = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
-    words = {*config._FIELDS, *config._RESOURCE_FIELDS, *config._RULE_FIELDS, *config.LIMITS}
+    words = {*config.FIELDS, *config.RESOURCE_FIELDS, *config.RULE_FIELDS, *config.LIMITS}
     words |= set(re.findall(r"\bTIELINE_[A-Z]+(?:_[A-Z]+)*\b", source))
     words |= {f"{name}:{form}" if form else name for name, form in config.RULE_SETS.items()}
-    words |= {f"[{name}]" for name in config._SECTIONS}
+    words |= {f"[{name}]" for name in config.SECTIONS - {"wires"}}
+    words |= {f"[wires.{name}]" for name in config.WireSettings.__struct_fields__}
+    words |= {*config.PI_PEERS_FIELDS, *config.INTERCOM_FIELDS}
     assert [word for word in sorted(words) if word not in page] == []
-    known = {*config._FIELDS, *config.LIMITS, "auto_grant", "rule_sets"}
+    known = {*config.FIELDS, *config.LIMITS, "auto_grant", "rule_sets"}
+    known |= {*config.PI_PEERS_FIELDS, *config.INTERCOM_FIELDS}
     assert set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)) == known
 
 
 def test_settings_in_the_documentation_have_their_defaults() -> None:
     """What the page calls the default is what holds without a file."""
     page = CONFIGURATION.read_text(encoding="utf-8")
+    page, wires = page.split("## [wires.pi_peers]")
     told = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", page, re.MULTILINE))
     held = config.Settings()
+    assert re.findall(r"^\| `enabled` \| `([^`]+)` \|", wires, re.MULTILINE) == ["false", "false"]
+    assert f'| `accept` | `"{held.wires.pi_peers.accept}"` |' in wires
     for name in ("enabled", "scope", "idle_behavior", "allow_resource_control", "resource_wait_timeout_ms"):
         assert tomllib.loads(f"value = {told[name]}")["value"] == getattr(held, name)
     assert tomllib.loads(f"value = {told['auto_grant']}")["value"] == held.resource.auto_grant
