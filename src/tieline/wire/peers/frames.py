@@ -23,6 +23,7 @@ from tieline.errors import ProtocolError
 __all__ = [
     "LINE_BYTES_MAX",
     "MESSAGE_VERSION",
+    "NO_TEXT",
     "Auth",
     "Frame",
     "IdleNotice",
@@ -53,6 +54,9 @@ TEXT_CHARACTERS_MAX: Final = 256
 ADDRESS_CHARACTERS_MAX: Final = 4_096
 """The longest path of any system."""
 FORMER_NAMES_MAX: Final = 64
+NO_TEXT: Final = "<cross-session-message>"
+"""The content of a message whose own is no text: no whole wrapper, so it is dropped as a malformed one and
+its sender is told, where closing would tell nobody."""
 DROPPED_IDS_MAX: Final = 256
 """How many messages one receipt may speak of. Source: reference 1Q."""
 
@@ -226,8 +230,7 @@ def decode(line: bytes) -> Frame:
     A frame that lacks what its action needs comes back as `Unknown`, like one of a later version.
 
     Raises:
-        ProtocolError: the line is no JSON object, authenticates again, has an id that is no UUID, or is
-            a message without text.
+        ProtocolError: the line is no JSON object, authenticates again, or has an id that is no UUID.
     """
     document = _document(line)
     kind = document.get("type")
@@ -342,8 +345,6 @@ def _hop(item: object) -> str:
 
 def _user(document: _Object, message_id: str) -> UserFrame:
     content = document.get("content")
-    if not isinstance(content, str):
-        _refuse("a message has no text")
     pid = document.get("fromPid")
     hops = document.get("hopChain")
     return UserFrame(
@@ -355,7 +356,7 @@ def _user(document: _Object, message_id: str) -> UserFrame:
         hop_chain=tuple(_hop(item) for item in hops) if isinstance(hops, list) else (),
         # Whatever is not "now" waits for the end of the turn: the gentler of the two.
         priority="now" if document.get("priority") == "now" else "next",
-        content=content,
+        content=content if isinstance(content, str) else NO_TEXT,
         in_reply_to=_id(document, ("inReplyTo", "in_reply_to")) or None,
         reply_to=_address(document, _REPLY_TO),
     )

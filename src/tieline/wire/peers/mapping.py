@@ -13,11 +13,11 @@ Source: spec/pi-peers.md, "Frames"; reference/pi-peers-and-harness-doors.md 28 t
 
 from typing import Final, Literal
 
-from tieline.errors import Refusal
+from tieline.errors import ProtocolError, Refusal
 from tieline.model.identity import Peer
 from tieline.model.message import Delivery, Envelope
 from tieline.model.receipt import Durability, Receipt, State
-from tieline.wire.peers.frames import Status, StatusFrame, UserFrame, is_message_id
+from tieline.wire.peers.frames import LINE_BYTES_MAX, Status, StatusFrame, UserFrame, encode, is_message_id
 from tieline.wire.peers.wrapper import wrap
 
 __all__ = ["WIRE", "departure", "envelope", "receipt", "status", "user_frame", "verdict"]
@@ -40,7 +40,7 @@ _STATE_OF_STATUS: Final[dict[Status, tuple[State, str | None]]] = {
     "held": (State.PENDING, "HELD"),
     "delivered": (State.ACCEPTED, None),
     "denied": (State.REJECTED, "DENIED"),
-    "expired": (State.EXPIRED, "EXPIRED"),
+    "expired": (State.EXPIRED, "HELD_EXPIRED"),
     "refused": (State.REJECTED, "REFUSED"),
     "dropped": (State.REJECTED, "DROPPED"),
 }
@@ -79,13 +79,20 @@ def envelope(
     )
 
 
-def departure(message: Envelope) -> Refusal | None:
-    """Return why no window could read `message`, or None.
+def departure(frame: UserFrame) -> Refusal | None:
+    """Return why no window could read `frame`, or None.
 
-    A window hangs up on an id that is no UUID, and says nothing.
+    A window hangs up on an id that is no UUID and on a line past its bound, and says nothing; that must be
+    known before anything is written.
     """
-    if not is_message_id(message.message_id):
+    if not is_message_id(frame.message_id):
         return Refusal("INVALID_PARAMS", "a message to a pi-peers window needs a UUID as its message id")
+    try:
+        encode(frame)
+    except ProtocolError:
+        return Refusal(
+            "MESSAGE_TOO_LARGE", f"with its wrapper the text passes a line of {LINE_BYTES_MAX} bytes"
+        )
     return None
 
 

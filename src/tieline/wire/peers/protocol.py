@@ -7,7 +7,7 @@ Rule 1: the first line presents a token that `verify` grades; anything else clos
 Rule 2: the bound on a line is kept while reading; an unfinished line has one budget of time, and bytes that
 trickle in do not extend it. Between lines a proven far end may be silent; the link's cap is the caller's.
 Rule 3: the first offence closes; the frames that were whole before it are still good.
-Rule 4: a frame cut off by the end of the connection is none.
+Rule 4: a line cut off by the end of the connection is malformed; one that lacks only its line end is whole.
 Rule 5: this module knows no socket, no registry and no meaning of a frame; time is told to it.
 
 Source: spec/pi-peers.md, "Channel", "Handshake"; reference/pi-peers-and-harness-doors.md 21 to 26, U20.
