@@ -86,6 +86,22 @@ class Offer(msgspec.Struct, frozen=True):
     sender_instance: str
     standing: Standing
     envelope: Envelope  # recipient.instance is ours; `to` was mapped by `Messaging.own_peer`
+    is_held: bool = False  # our person is asked first: it waits for `Consent`, and wakes nobody until then
+    wire: str | None = (
+        None  # over which it came; None: that of the sender's instance. A child's is its parent's
+    )
+
+
+class Consent(msgspec.Struct, frozen=True):
+    """The person's word on a message that is held for `owner`.
+
+    Answer: `Receipt` (accepted, or rejected with the outcome DENIED), which its sender is told too, or
+    `Refusal` (UNKNOWN_TARGET: nothing of that id waits).
+    """
+
+    owner: Peer
+    message_id: str
+    is_accepted: bool
 
 
 class AskedStatus(msgspec.Struct, frozen=True):
@@ -100,7 +116,10 @@ class AskedStatus(msgspec.Struct, frozen=True):
 
 
 class ReceiptTold(msgspec.Struct, frozen=True):
-    """peer.receipt: a recipient moved a message of ours. Answered in `sends` (`Recorded` or `Refusal`)."""
+    """peer.receipt: a recipient moved a message of ours. Answered in `sends` (`Recorded` or `Refusal`).
+
+    On a wire that holds, a receipt that `is_held` says that the recipient's person is asked.
+    """
 
     asked: Asked
     from_instance: str
@@ -112,6 +131,7 @@ class Outcome(StrEnum):
 
     ANSWERED = "answered"  # with a receipt (or a record of it)
     REFUSED = "refused"  # with a typed refusal
+    WRITTEN = "written"  # transmitted whole, on a link that brings no answer: receipts may come over others
     LOST = "lost"  # transmitted, then no answer in time or the link died
     UNREACHED = "unreached"  # not one byte of it left
 
@@ -237,9 +257,10 @@ class MessageRow(msgspec.Struct, frozen=True):
     envelope: Envelope
     digest: bytes
     at_ms: int  # wall time of admission
-    expires_ms: int  # wall time, what peers are told
-    deadline_ms: int  # monotonic, what decides
+    expires_ms: int  # wall time, what peers are told; `moment.NEVER_MS` where mail waits until consumed
+    deadline_ms: int  # monotonic, what decides; `moment.NEVER_MS` then too
     from_person: bool = True
+    is_held: bool = False  # it waits for the person's consent; the moves say what became of it
 
 
 class MoveRow(msgspec.Struct, frozen=True):

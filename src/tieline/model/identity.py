@@ -2,8 +2,10 @@
 
 Rule 1: only a peer id routes; it is the hash of an (instance, run) pair.
 Rule 2: an alias, a process id, a path or a saved session never stands in for it.
+Rule 3: who is reached over another wire has an instance with that wire's name and a colon before it: no
+    native instance holds a colon, so none can be taken for the other.
 
-Source: reference/native.md 1B, 2.3, 2.4, 3.2.
+Source: reference/native.md 1B, 2.3, 2.4, 3.2; DESIGN.md section 1.
 """
 
 import hashlib
@@ -22,12 +24,14 @@ __all__ = [
     "Peer",
     "Principal",
     "Scope",
+    "foreign_instance",
     "generated_alias",
     "is_alias",
     "is_instance",
     "is_peer_id",
     "is_plain_id",
     "peer_id",
+    "wire_of",
 ]
 
 INSTANCE_CHARACTERS_MAX = 128
@@ -37,6 +41,8 @@ _ALNUM = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _INSTANCE = _ALNUM | frozenset("-")
 _HEX = frozenset("0123456789abcdef")
+_NATIVE = "native"
+_FOREIGN_WIRES = frozenset({"pi-peers", "intercom"})
 
 
 class Capability(StrEnum):
@@ -61,6 +67,22 @@ class Availability(StrEnum):
 def is_instance(text: str) -> bool:
     """Return whether `text` may name an instance: letters, digits, dashes; 1 to 128."""
     return 0 < len(text) <= INSTANCE_CHARACTERS_MAX and _INSTANCE.issuperset(text)
+
+
+def wire_of(instance: str) -> str:
+    """Return the name of the wire that reaches an instance: "native" for one without a known prefix."""
+    wire, colon, _ = instance.partition(":")
+    return wire if colon and wire in _FOREIGN_WIRES else _NATIVE
+
+
+def foreign_instance(wire: str, *parts: str) -> str:
+    """Return the instance of somebody on another wire: the same parts name the same one, in every process.
+
+    Args:
+        wire: "pi-peers" or "intercom".
+        parts: What makes it itself there, such as a session id; none holds NUL.
+    """
+    return f"{wire}:{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"
 
 
 def is_plain_id(text: str) -> bool:
@@ -119,6 +141,11 @@ class Peer(msgspec.Struct, frozen=True, gc=False):
     def root(self) -> "Peer":
         """The root that owns this peer."""
         return self if self.run is None else Peer(self.instance)
+
+    @property
+    def wire(self) -> str:
+        """The name of the wire that reaches it."""
+        return wire_of(self.instance)
 
 
 class Principal(msgspec.Struct, frozen=True):

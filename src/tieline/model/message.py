@@ -13,7 +13,11 @@ import msgspec
 
 from tieline.model.identity import Peer
 
-__all__ = ["Attachment", "Delivery", "Envelope", "Key", "content_sha256", "digest"]
+__all__ = ["OPTIONS", "Attachment", "Delivery", "Envelope", "Key", "content_sha256", "digest"]
+
+OPTIONS = frozenset({"queue", "passive", "thread", "replaces", "notify_when_idle", "attachments"})
+"""What a message may ask for beyond its text; which of it a wire can say is that wire's trait."""
+_NO_OPTIONS: frozenset[str] = frozenset()
 
 
 class Delivery(StrEnum):
@@ -77,7 +81,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
     @property
     def needs_tieline(self) -> bool:
-        """Whether only a Tieline end can be told all of this.
+        """Whether, on the native wire, only a Tieline end can be told all of this: whether it has options.
 
         An ask is not in the list: any peer that replies answers it.
         """
@@ -88,6 +92,21 @@ class Envelope(msgspec.Struct, frozen=True):
             or self.notify_when_idle
             or self.attachments
         )
+
+    @property
+    def options(self) -> frozenset[str]:
+        """Those of `OPTIONS` that this message asks for."""
+        if not self.needs_tieline:
+            return _NO_OPTIONS
+        wishes = {
+            "queue": self.delivery is Delivery.QUEUE,
+            "passive": self.delivery is Delivery.PASSIVE,
+            "thread": self.thread is not None,
+            "replaces": self.replaces,
+            "notify_when_idle": self.notify_when_idle,
+            "attachments": bool(self.attachments),
+        }
+        return frozenset(name for name, is_wished in wishes.items() if is_wished)
 
     @property
     def content_bytes(self) -> int:

@@ -9,10 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-__all__ = ["Moment", "from_iso", "to_iso"]
+__all__ = ["NEVER_MS", "Moment", "from_iso", "to_iso"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WALL_MS_MAX = 253_402_300_799_999  # the end of year 9999: what ISO-8601 with four digits can say
+NEVER_MS = WALL_MS_MAX
+"""The instant, on either clock, of what has no end: mail that waits until it is consumed."""
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False):

@@ -9,7 +9,15 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["FINAL", "THEIRS", "Durability", "Event", "Receipt", "State"]
+__all__ = ["DENIED", "FINAL", "HELD", "HELD_EXPIRED", "THEIRS", "Durability", "Event", "Receipt", "State"]
+
+HELD = "HELD"
+"""Outcome beside `pending`, as a recipient states it: its person is asked before the message is taken. The
+sender keeps it beside `unknown`."""
+DENIED = "DENIED"
+"""Outcome beside `rejected`: the person said no."""
+HELD_EXPIRED = "HELD_EXPIRED"
+"""Outcome beside `expired`: the person said nothing in time."""
 
 
 class State(StrEnum):
@@ -52,11 +60,17 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     durability: Durability | None = None
     is_retryable: bool = False
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it states that the recipient's person is being asked."""
+        return self.state is State.PENDING and self.outcome == HELD
+
 
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One entry of a store's history.
 
-    `kind` is "message" (something arrived), "receipt" (a receipt moved) or "resource".
+    `kind` is "message" (something arrived), "receipt" (a receipt moved) or "resource". A message that waits
+    for its person's consent is of the kind "message" with the state pending, and again once it has it.
     `owner` is the peer id of the local mailbox whose history this belongs to.
     """
 

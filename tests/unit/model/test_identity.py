@@ -7,12 +7,14 @@ from tieline.model.identity import (
     Capability,
     Peer,
     Principal,
+    foreign_instance,
     generated_alias,
     is_alias,
     is_instance,
     is_peer_id,
     is_plain_id,
     peer_id,
+    wire_of,
 )
 
 CLIENT = "11111111-1111-4111-8111-111111111111"
@@ -100,3 +102,36 @@ def test_principal_may_only_what_it_holds() -> None:
 def test_scope_ranks_grow_with_reach() -> None:
     """Workspace is the narrowest, machine the widest."""
     assert [scope.rank for scope in (Scope.WORKSPACE, Scope.REPOSITORY, Scope.MACHINE)] == [0, 1, 2]
+
+
+def test_foreign_instance_of_same_parts_is_the_same_and_no_native_one() -> None:
+    """A window keeps its identity in every process, and no native peer can claim it."""
+    window = foreign_instance("pi-peers", "", "/run/socks/1.sock")
+    assert window == foreign_instance("pi-peers", "", "/run/socks/1.sock")
+    assert window != foreign_instance("pi-peers", "", "/run/socks/2.sock")
+    assert window != foreign_instance("intercom", "", "/run/socks/1.sock")
+    assert not is_instance(window)
+    assert len(window) == len("pi-peers:") + 32
+
+
+def test_foreign_instance_of_parts_is_told_apart_from_their_join() -> None:
+    """Two parts are never taken for one."""
+    assert foreign_instance("pi-peers", "a", "b") != foreign_instance("pi-peers", "ab")
+    assert foreign_instance("pi-peers", "session") != foreign_instance("pi-peers", "session", "")
+
+
+@pytest.mark.parametrize(
+    ("instance", "wire"),
+    [
+        ("0f0e", "native"),
+        ("pi-peers:00", "pi-peers"),
+        ("intercom:00", "intercom"),
+        ("pi-peers", "native"),
+        ("other:00", "native"),
+        ("native:00", "native"),
+    ],
+)
+def test_wire_of_instance_is_its_known_prefix(instance: str, wire: str) -> None:
+    """Only the prefixes of the wires that exist say a wire."""
+    assert wire_of(instance) == wire
+    assert Peer(instance).wire == wire

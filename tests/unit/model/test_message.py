@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tieline.model.identity import Peer
-from tieline.model.message import Attachment, Delivery, Envelope, content_sha256, digest
+from tieline.model.message import OPTIONS, Attachment, Delivery, Envelope, content_sha256, digest
 
 BASE = Envelope("m", Peer("s"), Peer("r"), "text")
 
@@ -60,3 +60,25 @@ def test_key_and_chain_come_from_the_authenticated_sender() -> None:
 def test_content_sha256_is_over_the_exact_bytes() -> None:
     """A different normal form is a different text."""
     assert content_sha256("e\u0301") != content_sha256("\u00e9")
+
+
+def test_options_of_a_plain_message_are_none() -> None:
+    """A message that asks for nothing passes over every wire."""
+    plain = Envelope("m", Peer("a"), Peer("b"), "text", is_ask=True)
+    assert plain.options == frozenset()
+
+
+def test_options_of_a_message_name_all_that_it_asks_for() -> None:
+    """Each option is named exactly when it is asked for, and only then a plain native end is not enough."""
+    for fields, expected in (
+        ({"delivery": Delivery.QUEUE}, {"queue"}),
+        ({"delivery": Delivery.PASSIVE}, {"passive"}),
+        ({"thread": "t"}, {"thread"}),
+        ({"replaces": True}, {"replaces"}),
+        ({"notify_when_idle": True}, {"notify_when_idle"}),
+        ({"attachments": (Attachment("n", "t"),)}, {"attachments"}),
+    ):
+        envelope = msgspec.structs.replace(Envelope("m", Peer("a"), Peer("b"), "text"), **fields)
+        assert envelope.options == expected
+        assert envelope.needs_tieline
+        assert envelope.options <= OPTIONS

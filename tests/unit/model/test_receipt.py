@@ -1,6 +1,6 @@
 """Receipts: which states are whose."""
 
-from tieline.model.receipt import FINAL, THEIRS, State
+from tieline.model.receipt import FINAL, HELD, THEIRS, Receipt, State
 
 
 def test_states_are_ours_or_theirs_and_finals_are_theirs() -> None:
@@ -8,3 +8,15 @@ def test_states_are_ours_or_theirs_and_finals_are_theirs() -> None:
     assert set(State) - THEIRS == {State.PENDING, State.UNKNOWN}
     assert FINAL < THEIRS
     assert State.CONSUMED not in FINAL
+
+
+def test_receipt_is_held_only_while_pending_with_that_outcome() -> None:
+    """No other state, and no other reason to wait, says that a person is asked."""
+    held = [
+        state
+        for state in State
+        for outcome in (HELD,)
+        if Receipt("m", "a", "b", state, 1, outcome=outcome).is_held
+    ]
+    assert held == [State.PENDING]
+    assert not Receipt("m", "a", "b", State.PENDING, 1).is_held

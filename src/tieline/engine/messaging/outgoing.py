@@ -327,7 +327,7 @@ def _settle_transmit(turn: Turn, record: Record, command: Settle) -> None:
                 _lost(turn, record)
         case Outcome.REFUSED:
             _refused(turn, record, command.refusal, is_present=is_present)
-        case Outcome.LOST:
+        case Outcome.LOST | Outcome.WRITTEN:
             _lost(turn, record)
         case Outcome.UNREACHED:
             if command.is_gone:
