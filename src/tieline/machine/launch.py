@@ -72,14 +72,29 @@ def step(launch: Launch, taken: Step) -> Launch | None:
 
 
 def identify(
-    launch: Launch, processes: tuple[ProcessIdentity, ...], ownership: Ownership, cgroup: str = ""
+    launch: Launch,
+    processes: tuple[ProcessIdentity, ...],
+    ownership: Ownership,
+    cgroup: str = "",
+    limit_mark: int = 0,
 ) -> Launch | None:
-    """Return the launch with its processes, or None when it may not be told them now, or there are none."""
-    after = MOVES.get((launch.state, Step.IDENTIFY))
+    """Return the launch with its processes, or None when it may not be told them now, or there are none.
+
+    A launch that was told its processes may be told, by the same first process, who has left it since.
+    """
+    is_known = launch.state is LaunchState.IDENTIFIED
+    after = LaunchState.IDENTIFIED if is_known else MOVES.get((launch.state, Step.IDENTIFY))
     if after is None or not processes:
         return None
+    if is_known and (processes[:1] != launch.processes[:1] or processes == launch.processes):
+        return None
     return msgspec.structs.replace(
-        launch, state=after, processes=processes, ownership=ownership, cgroup=cgroup or launch.cgroup
+        launch,
+        state=after,
+        processes=processes,
+        ownership=launch.ownership if is_known else ownership,
+        cgroup=cgroup or launch.cgroup,
+        limit_mark=limit_mark or launch.limit_mark,
     )
 
 

@@ -358,6 +358,7 @@ class Launch(_Record, frozen=True):
         supervisor: The process that owns its tree.
         processes: Evidence of what was started; empty until it was published.
         cgroup: Directory of its control group, empty where it has none.
+        limit_mark: The number that its processes bear among their limits, 0 for none.
         gone_since_mono_ms: Since when every look has proven its tree gone.
     """
 
@@ -376,6 +377,7 @@ class Launch(_Record, frozen=True):
     processes: tuple[ProcessIdentity, ...] = ()
     ownership: Ownership = "group"
     cgroup: str = ""
+    limit_mark: Count = 0
     gone_since_mono_ms: Count | None = None
 
 

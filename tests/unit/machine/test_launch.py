@@ -83,3 +83,16 @@ def test_identify_keeps_the_control_group_that_was_told() -> None:
     again = identify(msgspec.structs.replace(first, state=A), (OWNER,), "cgroup")
     assert again is not None
     assert again.cgroup == "/g/launch"
+
+
+@pytest.mark.clause("native-192", "O42")
+def test_identify_takes_what_the_same_first_process_tells_later() -> None:
+    """Who left the session since is published as well; another first process, or the same again, is not."""
+    first = identify(launch(A), (OWNER,), "supervised", limit_mark=7)
+    assert first is not None
+    other = msgspec.structs.replace(OWNER, pid=9)
+    more = identify(first, (OWNER, other), "group")
+    assert more is not None
+    assert (more.processes, more.ownership, more.limit_mark) == ((OWNER, other), "supervised", 7)
+    assert identify(more, (OWNER, other), "supervised") is None
+    assert identify(more, (other,), "supervised") is None

@@ -75,12 +75,13 @@ def identify_launch(
     processes: tuple[ProcessIdentity, ...],
     ownership: Ownership,
     cgroup: str = "",
+    limit_mark: int = 0,
 ) -> Ledger | Refusal:
-    """Return the ledger with the processes of a launch published, and its control group where it has one."""
+    """Return the ledger with the processes of a launch published, and what else they are known by."""
     launch = _of(ledger, launch_id, nonce)
     if isinstance(launch, Refusal):
         return launch
-    after = identify(launch, processes, ownership, cgroup)
+    after = identify(launch, processes, ownership, cgroup, limit_mark)
     return ledger if after is None else _put(ledger, after)
 
 

@@ -13,6 +13,7 @@ Rule 3: a wait costs no model turn, and next to no processor time.
 Source: reference/native.md 2.13, 2.14, 3.5; reference/reliability.md I31 to I36.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -20,11 +21,12 @@ import msgspec
 
 from tieline.engine import coordination
 from tieline.engine.coordination import Command, Facts, Outcome
-from tieline.errors import Refusal, Refused
+from tieline.errors import RecoveryRequired, Refusal, Refused, TielineError
 from tieline.model.identity import Principal
 from tieline.model.moment import Moment
 from tieline.model.process import Liveness, ProcessIdentity
 from tieline.model.resource import Claimant, Document, Launch, Ledger, Probe, ResourceKey
+from tieline.runtime.resources.shapes import advice
 from tieline.shell.process import probe, self_identity
 from tieline.shell.tree import LaunchEvidence, probe_launch
 from tieline.store.resources import ResourceStore
@@ -59,6 +61,7 @@ def evidence_of(launch: Launch) -> LaunchEvidence | None:
         command,
         cgroup=launch.cgroup,
         members=launch.processes[1:],
+        limit_mark=launch.limit_mark,
     )
 
 
@@ -116,12 +119,12 @@ class Coordinator:
                 if change is not None and outcome.refusal is None:
                     changed = change(ledger, documents)
                     if isinstance(changed, Refusal):
-                        raise Refused.of(changed)
+                        raise _no(changed, wanted)
                     ledger = changed
                 ledger = coordination.sweep(ledger, seen, now(), _held(ledger, documents))
                 held.commit(documents, ledger)
             if outcome.refusal is not None:
-                raise Refused.of(outcome.refusal)
+                raise _no(outcome.refusal, wanted)
             return outcome
 
     def _look(self, keys: Iterable[ResourceKey], facts: Facts) -> Facts:
@@ -178,13 +181,50 @@ class Coordinator:
 
     def gated_by(self, peer_ids: frozenset[str], classes: frozenset[str]) -> tuple[ResourceKey, ...]:
         """Return the resources that present policies ask of a command of these peers, sorted."""
-        return tuple(
-            key for key in self.known_keys() if coordination.is_gated(self.store.read(key), peer_ids, classes)
-        )
+        return tuple(key for key in self.known_keys() if self._is_gated(key, peer_ids, classes))
+
+    def _is_gated(self, key: ResourceKey, peer_ids: frozenset[str], classes: frozenset[str]) -> bool:
+        """Return whether the policy asks it; where the record is damaged, what is remembered of the policy.
+
+        Raises:
+            RecoveryRequired: nothing remembers whether there is one.
+        """
+        try:
+            document = self.store.read(key)
+        except RecoveryRequired:
+            damage = self.store.damage(key)
+            if damage is None:
+                return self._is_gated(key, peer_ids, classes)
+            if not damage.is_policy_known and not (damage.is_mark_known and damage.mark.epoch == 0):
+                raise
+            document = Document(resource=key, policy=damage.policy, enrolment=damage.enrolment)
+        return coordination.is_gated(document, peer_ids, classes)
+
+    def readable(self) -> list[Document]:
+        """Return every resource whose record can be believed.
+
+        Raises:
+            Refused, RecoveryRequired: as `known_keys`.
+        """
+        found: list[Document] = []
+        for key in self.known_keys():
+            with contextlib.suppress(RecoveryRequired):  # `damages` of the store tells of it
+                found.append(self.store.read(key))
+        return found
 
     def known_keys(self) -> tuple[ResourceKey, ...]:
-        """Return every resource that was ever used here."""
+        """Return every resource that was ever used here.
+
+        Raises:
+            Refused: the directory is not safe, or not ours.
+            RecoveryRequired: the index is lost, damaged or older than it was.
+        """
         return self.store.keys()
+
+
+def _no(refusal: Refusal, keys: Iterable[ResourceKey]) -> TielineError:
+    """Return the error of a no, with what helps at a resource."""
+    return Refused.of(refusal).advising(advice(refusal.code, min(keys, default=ResourceKey("KEY"))))
 
 
 def _named(claimant: Claimant) -> tuple[ProcessIdentity, ...]:

@@ -40,7 +40,13 @@ class SupervisorLedger:
 
         def change(ledger: Ledger, _documents: object) -> Ledger | Refusal:
             return coordination.identify_launch(
-                ledger, self._launch_id, self._nonce, processes, evidence.ownership, evidence.cgroup
+                ledger,
+                self._launch_id,
+                self._nonce,
+                processes,
+                evidence.ownership,
+                evidence.cgroup,
+                evidence.limit_mark,
             )
 
         self._decide(started, change)

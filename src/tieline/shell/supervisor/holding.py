@@ -42,6 +42,7 @@ from tieline.shell.tree import (
     LedgerPort,
     Ownership,
     SpawnFailure,
+    bear_mark,
     cgroup_state,
     child_environment,
     strays,
@@ -151,6 +152,8 @@ class _Holding:
         inherited = _inherited(self._line.fileno())
         self._listen()
         self._ownership = "supervised" if become_reaper() else "group"
+        # Before the fork, so that nothing of the tree is without it.
+        limit_mark = bear_mark(self._spec.nonce)
         slave = self._open_terminal()
         self._child = child = fork_command(
             self._spec.command,
@@ -163,7 +166,11 @@ class _Holding:
         if group:
             self._ownership = "cgroup"
         self._evidence = msgspec.structs.replace(
-            self._evidence, ownership=self._ownership, command=identify(child.pid), cgroup=group
+            self._evidence,
+            ownership=self._ownership,
+            command=identify(child.pid),
+            cgroup=group,
+            limit_mark=limit_mark,
         )
         try:
             self._ledger.record_started(self._evidence)

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.unit.runtime.resources.kit import KEY, NONCE, begin, claim, principal
@@ -52,7 +53,13 @@ def test_launch_goes_from_its_start_to_its_end(coordinator: Coordinator) -> None
     try:
         evidence = started(child.pid)
         ledger.record_started(evidence)
-        ledger.record_members(evidence)
+        (launch,) = coordinator.store.read_ledger().launches
+        assert (len(launch.processes), launch.limit_mark) == (1, 0)
+        astray = msgspec.structs.replace(evidence, members=(self_identity(),), limit_mark=7)
+        ledger.record_members(astray)
+        (launch,) = coordinator.store.read_ledger().launches
+        assert (launch.processes[1:], launch.limit_mark) == ((self_identity(),), 7)
+        ledger.record_members(astray)
         assert states(coordinator) == ("running", ["identified"])
     finally:
         child.kill()

@@ -3,9 +3,11 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.faults.launches import Launched, wait_until
@@ -134,12 +136,34 @@ def test_process_that_left_the_session_is_told_to_the_ledger(tmp_path: Path) -> 
     evidence = launched.evidence()
     os.kill(evidence.supervisor.pid, signal.SIGKILL)
     assert evidence.command is not None
-    os.kill(evidence.command.pid, signal.SIGKILL)
-    wait_until(lambda: probe(evidence.supervisor) == "gone")
+    command = evidence.command
+    os.kill(command.pid, signal.SIGKILL)
+    wait_until(lambda: probe(evidence.supervisor) == probe(command) == "gone")
     found = probe_launch(evidence)
     assert found.state == "alive"
     assert list(found.pids) == [evidence.members[0].pid]
     os.kill(evidence.members[0].pid, signal.SIGKILL)
+    wait_until(lambda: probe_launch(evidence).state == "gone")
+    launched.front.wait(20)
+
+
+@pytest.mark.clause("native-192", "K30", "O42")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_process_that_dropped_everything_just_before_its_supervisor_died_holds(tmp_path: Path) -> None:
+    """A new session and an emptied environment, not yet told to the ledger, do not hide a process."""
+    mark = tmp_path / "there"
+    launched = Launched(
+        tmp_path, ["setsid", "env", "-i", "sh", "-c", f"(touch {mark}; exec sleep 60) & exit"]
+    )
+    wait_until(mark.exists)
+    evidence = launched.evidence()
+    assert evidence.limit_mark != 0
+    os.kill(evidence.supervisor.pid, signal.SIGKILL)
+    wait_until(lambda: probe(evidence.supervisor) == "gone")
+    found = probe_launch(msgspec.structs.replace(evidence, members=(), cgroup=""))
+    assert found.state == "alive"
+    wait_until(lambda: len(probe_launch(evidence).pids) == 1)
+    os.kill(probe_launch(evidence).pids[0], signal.SIGKILL)
     wait_until(lambda: probe_launch(evidence).state == "gone")
     launched.front.wait(20)
 

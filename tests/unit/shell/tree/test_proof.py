@@ -2,57 +2,24 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.faults.launches import wait_until
-from tieline.shell import tree
+from tests.unit.shell.tree.kit import Stand, end_all, gone_identity, python
 from tieline.shell.process import identify, self_identity
-from tieline.shell.tree import (
-    MARKS_VARIABLE,
-    LaunchEvidence,
-    LaunchSpec,
-    cgroup_state,
-    child_environment,
-    descendants,
-    is_descendant,
-    probe_launch,
-    strays,
-)
+from tieline.shell.tree import MARKS_VARIABLE, LaunchEvidence, cgroup_state, descendants, probe_launch, proof
+from tieline.shell.tree.limits import mark_of
+from tieline.shell.tree.table import Entry
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-SLEEP = ["/bin/sleep", "60"]
-
-
-class Stand:
-    """A process that stands where a supervisor would: it leads a session and can be killed."""
-
-    def __init__(self, script: str, nonce: str, *, environment: dict[str, str] | None = None) -> None:
-        self.nonce = nonce
-        self.process = subprocess.Popen(
-            ["/bin/sh", "-c", script],
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-            env={"PATH": "/usr/bin:/bin", **(environment or {})},
-        )
-        assert self.process.stdout is not None
-        identity = identify(self.process.pid)
-        assert identity is not None
-        self.evidence = LaunchEvidence("launch", nonce, identity)
-        self.pids = [int(word) for word in self.process.stdout.readline().split()]
-
-    def end(self) -> None:
-        """Kill the stand-in and reap it."""
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture
@@ -66,25 +33,7 @@ def ended() -> Iterator[list[Stand]]:
     """Give a list; whatever stands in it is ended with all that it named."""
     stands: list[Stand] = []
     yield stands
-    for stand in stands:
-        stand.end()
-        for pid in stand.pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        assert stand.process.stdout is not None
-        stand.process.stdout.close()
-
-
-def gone_identity() -> tree.ProcessIdentity:
-    """Return the identity of a process that has ended and was reaped."""
-    process = subprocess.Popen(SLEEP)
-    identity = identify(process.pid)
-    process.kill()
-    process.wait()
-    assert identity is not None
-    return identity
+    end_all(stands)
 
 
 @pytest.mark.clause("native-192", "K30", "I34")
@@ -148,10 +97,7 @@ def test_launch_whose_last_process_is_a_zombie_is_gone(nonce: str) -> None:
         "subprocess.Popen(['sh', '-c', 'sleep 60 & echo $$ $!; wait'], start_new_session=True)\n"
         "time.sleep(60)\n"
     )
-    keeper = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": "src"}
-    )
-    try:
+    with python(code) as keeper:
         assert keeper.stdout is not None
         leader, member = (int(word) for word in keeper.stdout.readline().split())
         identity = identify(leader)
@@ -163,11 +109,6 @@ def test_launch_whose_last_process_is_a_zombie_is_gone(nonce: str) -> None:
         wait_until(lambda: probe_launch(evidence).state == "gone", 2)
         state, _, group, session = Path(f"/proc/{member}/stat").read_text().rsplit(") ", 1)[1].split()[:4]
         assert (state, int(group), int(session)) == ("Z", leader, leader)
-    finally:
-        keeper.kill()
-        keeper.wait()
-        assert keeper.stdout is not None
-        keeper.stdout.close()
 
 
 @pytest.mark.clause("native-3.6.9", "K3", "I36", "O36")
@@ -206,28 +147,106 @@ def test_launch_whose_number_went_to_another_process_is_gone(
     assert probe_launch(LaunchEvidence("launch", nonce, now)).state == "alive"
 
 
+CLOSED = (
+    "import ctypes, os, sys, time\n"
+    "from tieline.shell.tree.limits import bear_mark\n"
+    "if {nonce!r}: bear_mark({nonce!r})\n"
+    "ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"
+    "print(flush=True)\ntime.sleep(60)\n"
+)
+"""A process whose environment nobody may read, which may bear the number of a launch."""
+
+
+@contextmanager
+def closed(nonce: str = "", *, new_session: bool = True) -> Iterator[int]:
+    """Give the number of a process of this user that shows no environment."""
+    with python(CLOSED.format(nonce=nonce), new_session=new_session) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(PermissionError):
+            Path(f"/proc/{process.pid}/environ").read_bytes()
+        yield process.pid
+
+
 @pytest.mark.clause("I36", "native-195")
-def test_launch_is_unknown_while_a_young_process_is_closed_to_us(nonce: str, ended: list[Stand]) -> None:
+def test_launch_without_a_number_is_unknown_while_a_young_process_is_closed_to_us(nonce: str) -> None:
     """A process of this user that shows no environment may be of the tree, when it is young enough."""
     before = gone_identity()
-    code = (
-        "import ctypes, sys, time\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"
-        "print(flush=True)\ntime.sleep(60)\n"
-    )
-    closed = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    try:
-        assert closed.stdout is not None
-        closed.stdout.readline()
+    with closed() as pid:
         found = probe_launch(LaunchEvidence("launch", nonce, before))
         assert found.state == "unknown"
-        assert f"cannot look into {closed.pid}" in found.lines[-1]
+        assert f"cannot look into {pid}" in found.lines[-1]
         time.sleep(0.02)  # start times count in 10 ms
         assert probe_launch(LaunchEvidence("launch", nonce, gone_identity())).state == "gone"
-    finally:
-        closed.kill()
-        closed.wait()
-        assert closed.stdout is not None
-        closed.stdout.close()
+
+
+@pytest.mark.clause("I34", "I36", "native-192", "native-195", "native-3.6.8", "K30")
+@pytest.mark.parametrize("ownership", ["cgroup", "supervised", "group"])
+def test_launch_is_gone_while_only_a_stranger_is_closed_to_us(nonce: str, ownership: str) -> None:
+    """Who bears no launch's number is of no launch that gave one, whatever else of it cannot be read."""
+    evidence = LaunchEvidence("launch", nonce, gone_identity(), ownership, limit_mark=mark_of(nonce))  # type: ignore[arg-type]
+    with closed():
+        assert probe_launch(evidence).state == "gone"
+
+
+@pytest.mark.clause("I34", "native-192", "K30", "O42")
+def test_launch_is_alive_in_a_process_that_is_closed_to_us(nonce: str) -> None:
+    """A process of the tree that left the session and closed itself is found by the launch's number."""
+    evidence = LaunchEvidence("launch", nonce, gone_identity(), limit_mark=mark_of(nonce))
+    with closed(nonce) as pid:
+        found = probe_launch(evidence)
+        assert (found.state, found.pids) == ("alive", (pid,))
+
+
+@pytest.mark.clause("I34", "native-192", "K30", "O42")
+def test_launch_is_alive_in_a_process_that_dropped_its_environment(nonce: str) -> None:
+    """An emptied environment and a new session do not take the launch's number away."""
+    evidence = LaunchEvidence("launch", nonce, gone_identity(), limit_mark=mark_of(nonce))
+    code = (
+        f"import os\nfrom tieline.shell.tree.limits import bear_mark\nbear_mark({nonce!r})\n"
+        "print(flush=True)\nos.execve('/bin/sleep', ['sleep', '60'], {})\n"
+    )
+    with python(code, new_session=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+        assert probe_launch(evidence).pids == (process.pid,)
+
+
+@pytest.mark.clause("I36", "native-195")
+def test_launch_is_unknown_while_a_process_of_another_launch_is_closed_to_us(nonce: str) -> None:
+    """Another launch's number excludes nobody: that launch may run inside of this one."""
+    evidence = LaunchEvidence("launch", nonce, gone_identity(), limit_mark=mark_of(nonce))
+    with closed(uuid.uuid4().hex):
+        assert probe_launch(evidence).state == "unknown"
+
+
+@pytest.mark.clause("I34", "I36")
+def test_launch_is_gone_while_a_closed_process_has_an_older_session(nonce: str) -> None:
+    """A session that was begun before the launch has no process of its tree; a host's own launch may."""
+    time.sleep(0.02)
+    before = gone_identity()
+    with closed(uuid.uuid4().hex, new_session=False):
+        assert probe_launch(LaunchEvidence("launch", nonce, before)).state == "gone"
+        assert probe_launch(LaunchEvidence("launch", nonce, before, "group")).state == "unknown"
+
+
+@pytest.mark.clause("I34", "I36")
+def test_launch_is_gone_while_a_closed_process_has_a_stranger_for_a_leader(nonce: str) -> None:
+    """Who is in the session of a process without the mark is of its tree, and of no other."""
+    before = gone_identity()
+    code = (
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {CLOSED.format(nonce='x')!r}])\n"
+        "child.wait()\n"
+    )
+    with python(code, new_session=True) as leader:
+        assert leader.stdout is not None
+        leader.stdout.readline()
+        found = probe_launch(LaunchEvidence("launch", nonce, before))
+        (child,) = descendants(leader.pid)
+        os.kill(child, signal.SIGKILL)
+        assert found.state == "gone", found.lines
 
 
 def group_in(folder: Path, events: str | None) -> str:
@@ -279,7 +298,7 @@ def test_launch_with_control_group_is_judged_by_it(
 def test_launch_is_unknown_while_processes_keep_coming(nonce: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process table that never holds still proves nothing."""
     numbers = iter(range(10_000_000, 20_000_000))
-    monkeypatch.setattr(tree, "_listed", lambda: [next(numbers)])
+    monkeypatch.setattr(proof, "listed", lambda: [next(numbers)])
     assert probe_launch(LaunchEvidence("launch", nonce, gone_identity())).state == "unknown"
 
 
@@ -292,7 +311,7 @@ def test_launch_is_found_in_a_process_that_started_between_two_looks(
     stand = Stand("echo; exec sleep 60", nonce, environment={MARKS_VARIABLE: nonce})
     ended.append(stand)
     looks = iter([[9_999_999], [9_999_999, stand.process.pid], [9_999_999, stand.process.pid]])
-    monkeypatch.setattr(tree, "_listed", lambda: next(looks))
+    monkeypatch.setattr(proof, "listed", lambda: next(looks))
     assert probe_launch(LaunchEvidence("launch", nonce, before)).state == "alive"
 
 
@@ -304,15 +323,15 @@ def test_launch_is_found_in_a_process_that_shows_its_environment_late(
     before = gone_identity()
     stand = Stand("echo; exec sleep 60", nonce, environment={MARKS_VARIABLE: nonce})
     ended.append(stand)
-    inside = tree._Search._look_inside
+    inside = proof._Search._look_inside
     blanks = iter([True])
 
-    def blank_once(search: tree._Search, entry: tree._Entry) -> bool:
+    def blank_once(search: proof._Search, entry: Entry) -> bool:
         if entry.pid == stand.process.pid and next(blanks, False):
             return False
         return inside(search, entry)
 
-    monkeypatch.setattr(tree._Search, "_look_inside", blank_once)
+    monkeypatch.setattr(proof._Search, "_look_inside", blank_once)
     assert probe_launch(LaunchEvidence("launch", nonce, before)).state == "alive"
 
 
@@ -337,50 +356,6 @@ def test_probe_of_a_launch_signals_nobody(
     monkeypatch.undo()
 
 
-def test_descendants_are_found_at_any_depth(nonce: str, ended: list[Stand]) -> None:
-    """Children and theirs are below, and nobody else is."""
-    stand = Stand("sh -c 'sleep 60 & echo $$ $!; wait' & wait", nonce)
-    ended.append(stand)
-    assert descendants(stand.process.pid) == stand.pids
-    assert all(is_descendant(pid, stand.process.pid) for pid in stand.pids)
-    assert not is_descendant(stand.process.pid, stand.pids[0])
-    assert not is_descendant(9_999_999, stand.process.pid)
-
-
-def test_descendants_are_found_without_the_kernels_lists(
-    nonce: str, ended: list[Stand], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the kernel keeps no list of children the whole table is read."""
-    stand = Stand("sh -c 'sleep 60 & echo $$ $!; wait' & wait", nonce)
-    ended.append(stand)
-    exists = os.path.exists
-    monkeypatch.setattr(os.path, "exists", lambda path: not str(path).endswith("/children") and exists(path))
-    assert descendants(stand.process.pid) == stand.pids
-
-
-def test_stray_is_a_process_that_left_the_session(nonce: str, ended: list[Stand]) -> None:
-    """Only what leads or joined another session is astray."""
-    stand = Stand("sleep 60 & setsid sleep 60 & echo $!; wait", nonce)
-    ended.append(stand)
-    wait_until(lambda: strays(stand.process.pid) == stand.pids)
-    os.killpg(stand.process.pid, signal.SIGKILL)
-
-
-@pytest.mark.clause("I40")
-def test_environment_of_a_command_names_its_launch() -> None:
-    """A command learns its fences, its launch and its resources, and keeps the marks around it."""
-    spec = LaunchSpec("l-1", "b" * 32, ("x",), ("machine/a", "machine/é"), (7, 12))
-    given = {b"A": b"\xff", MARKS_VARIABLE.encode(): b"a" * 32}
-    assert child_environment(spec, given) == {
-        b"A": b"\xff",
-        b"TIELINE_FENCE": b"7 12",
-        b"TIELINE_LAUNCH_ID": b"l-1",
-        b"TIELINE_RESOURCE": "machine/a machine/é".encode(),
-        MARKS_VARIABLE.encode(): b"a" * 32 + b" " + b"b" * 32,
-    }
-    assert child_environment(spec, {})[MARKS_VARIABLE.encode()] == b"b" * 32
-
-
 @pytest.mark.clause("K30", "I36")
 def test_launch_is_unknown_while_a_process_has_no_environment_yet(
     nonce: str, ended: list[Stand], monkeypatch: pytest.MonkeyPatch
@@ -391,5 +366,5 @@ def test_launch_is_unknown_while_a_process_has_no_environment_yet(
     ended.append(stand)
     wait_until(lambda: Path(f"/proc/{stand.process.pid}/environ").read_bytes() == b"")
     assert probe_launch(LaunchEvidence("launch", nonce, before)).state == "gone"
-    monkeypatch.setattr(tree, "_has_empty_environment", lambda _: False)
+    monkeypatch.setattr(proof, "has_empty_environment", lambda _: False)
     assert probe_launch(LaunchEvidence("launch", nonce, before)).state == "unknown"
