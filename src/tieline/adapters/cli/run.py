@@ -92,7 +92,7 @@ def _launch(options: Namespace, who: dict[str, Any], coordination: str) -> int:
     coordinator = Coordinator(coordination)
     try:
         order = _order(options, who)
-        end = Run(coordinator, coordination, principal, claimant, order).run(_tell)
+        end = Run(coordinator, coordination, principal, claimant, order).run(_tell, _warn)
     finally:
         coordinator.close()
     if end.outcome == "lost":
@@ -130,6 +130,11 @@ def _order(options: Namespace, who: dict[str, Any]) -> Any:
         ticket_id=options.ticket,
         is_terminal_wanted=not options.no_terminal,
     )
+
+
+def _warn(text: str) -> None:
+    """Say why what the environment claims was not believed."""
+    note(f"tieline run: {line(text, 600)}")
 
 
 def _tell(snapshot: Any) -> None:

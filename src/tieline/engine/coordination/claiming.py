@@ -49,10 +49,10 @@ def request(turn: Turn, command: Request) -> Ticket | Refusal:
 def inherited(turn: Turn, command: Claim) -> Ticket | None:
     """Return the ticket of the ancestor that holds this resource for the command, or None."""
     holder = turn.document.holder
-    if command.inherits_from is None or holder is None or holder.launch_id != command.inherits_from:
+    # Launches stand in launches: what any of them holds waits for this command, not the innermost's alone.
+    if command.inherits_from is None or holder is None or holder.launch_id not in turn.facts.ancestors:
         return None
-    is_running = holder.state in (TicketState.STARTING, TicketState.RUNNING)
-    return holder if is_running and command.inherits_from in turn.facts.ancestors else None
+    return holder if holder.state in (TicketState.STARTING, TicketState.RUNNING) else None
 
 
 def claim(turn: Turn, command: Claim, bundle: tuple[ResourceKey, ...], request_id: str) -> Ticket | Refusal:

@@ -141,7 +141,8 @@ class Claim(msgspec.Struct, frozen=True):
     Attributes:
         request_id: For the tickets that must be made; several of them get `.1`, `.2` and so on.
         ticket_id: An existing ticket to use; None takes the caller's single unassigned one, or none.
-        inherits_from: The launch in whose tree the caller runs: what that holds is not claimed again.
+        inherits_from: The innermost launch in whose tree the caller runs: what that, or one around it,
+            holds is not claimed again.
     """
 
     caller: Principal

@@ -3,6 +3,8 @@
 Rule 1: nothing starts without a right that was checked after the last wait; a timeout authorises nothing.
 Rule 2: the ledger's record, with its supervisor, is durable before the program runs.
 Rule 3: who waits is told for whom, at which place, and since when; the command's own output is untouched.
+Rule 4: what a launch around this process holds is used along only where this process is proven to run in
+its tree: a mark in the environment is a claim, and anybody can copy it.
 
 Source: reference/native.md 2.14, 3.5; DESIGN.md 2, 4; reference/reliability.md I31 to I35, K30.
 """
@@ -34,11 +36,11 @@ from tieline.model.resource import (
     Ticket,
     TicketState,
 )
-from tieline.runtime.resources.coordinator import Coordinator, now
+from tieline.runtime.resources.coordinator import Coordinator, evidence_of, now
 from tieline.runtime.resources.watching import DirectoryWatch, Glance
 from tieline.shell.process import probe
 from tieline.shell.supervisor.front import LaunchEnd, Supervisor
-from tieline.shell.tree import MARKS_VARIABLE, LaunchSpec
+from tieline.shell.tree import MARKS_VARIABLE, LaunchSpec, is_inside
 
 __all__ = ["Order", "Run", "command_digest", "is_tended", "lost"]
 
@@ -48,6 +50,9 @@ LOOK_S = 1.0
 PROOF_LOOK_S = 0.6
 """While the holder's supervisor is not seen alive: two looks fit around the quarantine into 2 s."""
 EXECUTABLE_CHARACTERS_MAX = 64
+PUBLICATION_S = 2.0
+"""So long a host may take from the start of its command to the word about it."""
+PUBLICATION_LOOK_S = 0.05
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -107,14 +112,19 @@ class Run:
         self._executable = os.path.basename(order.command[0])[:EXECUTABLE_CHARACTERS_MAX]
         self._tickets: dict[ResourceKey, str] = {}
         self._inherited: frozenset[ResourceKey] = frozenset()
+        self._unproven: dict[str, Launch] = {}
 
     # ------------------------------------------------------------ the whole
 
-    def run(self, tell: Callable[[Snapshot], None]) -> LaunchEnd:
+    def run(
+        self, tell: Callable[[Snapshot], None], warn: Callable[[str], None] = lambda _text: None
+    ) -> LaunchEnd:
         """Wait for the grant, run the command, and return how it ended.
 
         Args:
             tell: Called with what stands in the way, when that changes while this waits.
+            warn: Called with a sentence when a launch that the environment names is not believed to be
+                around this process, and holds what it waits for.
 
         Raises:
             Refused: RESOURCE_WAIT_TIMEOUT, STALE_POLICY, RESOURCE_BUSY and the engine's other codes;
@@ -127,7 +137,7 @@ class Run:
             if self._keys:
                 self._claim()
                 try:
-                    fences = self._wait(tell)
+                    fences = self._wait(tell, warn)
                     spec = self._spec(fences)
                     if fences:
                         self._begin(fences, supervisor, spec)
@@ -190,14 +200,38 @@ class Run:
             self._note(ticket)
 
     def _ancestors(self) -> list[str]:
-        """Return the launches whose trees hold this process, the outermost first, by their marks."""
+        """Return the launches whose trees are proven to hold this process, the outermost first."""
         marks = os.environ.get(MARKS_VARIABLE, "").split()
         if not marks:
             return []
-        by_nonce = {
-            launch.nonce: launch.launch_id for launch in self._coordinator.store.read_ledger().launches
-        }
-        return [by_nonce[mark] for mark in marks if mark in by_nonce]
+        by_nonce = {launch.nonce: launch for launch in self._published(frozenset(marks))}
+        proven: list[str] = []
+        for launch in (by_nonce[mark] for mark in marks if mark in by_nonce):
+            evidence = evidence_of(launch)
+            if evidence is not None and is_inside(evidence, os.getpid()):
+                proven.append(launch.launch_id)
+            else:
+                self._unproven[launch.launch_id] = launch
+        return proven
+
+    def _published(self, nonces: frozenset[str]) -> tuple[Launch, ...]:
+        """Return the ledger's launches of these nonces; a host may still be about to publish its process."""
+        until = time.monotonic() + PUBLICATION_S
+        while True:
+            found = tuple(
+                one for one in self._coordinator.store.read_ledger().launches if one.nonce in nonces
+            )
+            if all(evidence_of(one) is not None for one in found) or time.monotonic() >= until:
+                return found
+            time.sleep(PUBLICATION_LOOK_S)
+
+    def _warn(self, documents: list[Document], warn: Callable[[str], None]) -> None:
+        """Say once of each launch that is not believed to be around us that it holds what we want."""
+        for document in documents:
+            held_by = document.holder.launch_id if document.holder is not None else None
+            launch = self._unproven.pop(held_by, None) if held_by is not None else None
+            if launch is not None:
+                warn(_disbelief(launch, document.resource))
 
     def _note(self, ticket: Ticket) -> None:
         for key in self._keys:
@@ -205,7 +239,9 @@ class Run:
             if document.ticket(ticket.request_id) is not None:
                 self._tickets[key] = ticket.request_id
 
-    def _wait(self, tell: Callable[[Snapshot], None]) -> dict[ResourceKey, int]:
+    def _wait(
+        self, tell: Callable[[Snapshot], None], warn: Callable[[str], None] = lambda _text: None
+    ) -> dict[ResourceKey, int]:
         """Return the fence of every right, once all are there."""
         deadline = time.monotonic() + self._order.timeout_ms / 1000
         shown: tuple[object, ...] = ()
@@ -220,6 +256,7 @@ class Run:
                 if fences is not None:
                     return fences
                 shown = self._show(documents, shown, tell)
+                self._warn(documents, warn)
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise Refused(
@@ -315,6 +352,16 @@ class Run:
                 self._coordinator.decide([key], Cancel(self._principal, request_id))
             except Refused:
                 continue  # it is in use, or over already: proof decides about it
+
+
+def _disbelief(launch: Launch, resource: ResourceKey) -> str:
+    """Return why a launch that the environment names is waited for, and what helps."""
+    return (
+        f"{MARKS_VARIABLE} names the launch {launch.launch_id} ({launch.executable}), which holds {resource},"
+        " but this command is not proven to run in that launch's tree: the mark was not believed, and this"
+        " waits like any other. If that launch waits for this command, neither goes on: end this one, and"
+        " start it from a process of that launch, or without the resource"
+    )
 
 
 def is_tended(document: Document) -> bool:

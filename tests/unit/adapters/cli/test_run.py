@@ -131,3 +131,6 @@ def test_command_inside_a_holder_inherits_what_that_holds(run: Command, place: P
 
     inner = f"{sys.executable} -m tieline.adapters.cli.main run --resource {KEY} --timeout 5 -- true"
     assert run("run", "--resource", KEY, "--", "sh", "-c", inner).code == 0
+    program = f"{sys.executable} -m tieline.adapters.cli.main run --timeout 5 --resource"
+    between = f"{program} machine/between -- {program} {KEY} -- true"
+    assert run("run", "--resource", KEY, "--", *between.split()).code == 0

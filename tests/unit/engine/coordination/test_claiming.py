@@ -173,13 +173,16 @@ def test_claim_inside_the_holders_tree_inherits_what_it_holds() -> None:
     assert outcome.inherited == (KEY,)
     assert outcome.tickets == ()
     assert refusal(document, inner) == "SCOPE_DENIED"  # nobody has proven the ancestry
+    innermost = claim(A, "l3", inherits_from="l2")
+    after, outcome = handle(document, innermost, facts(ancestors=("l1", "l2")), at(5))
+    assert (after is document, outcome.inherited) == (True, (KEY,))  # of any launch around it
 
 
 def test_claim_inside_a_tree_that_does_not_hold_waits_like_any_other() -> None:
     """Ancestry gives nothing where the ancestor holds nothing, or not yet."""
-    known = facts(ancestors=("l1", "l9"))
     inner = claim(A, "l2", inherits_from="l9")
-    assert state(do(running(), inner, 5, known), "q-l2") == "queued"
+    assert state(do(running(), inner, 5, facts(ancestors=("l9",))), "q-l2") == "queued"
+    known = facts(ancestors=("l1", "l9"))
     assert state(do(Document(KEY), inner, 5, known), "q-l2") == "queued"
     early = claim(A, "l2", inherits_from="l1")
     assert state(do(reserved(), early, 5, known), "q-l2") == "queued"

@@ -1,19 +1,23 @@
 """`tieline run` between its claim and its start."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.runtime.resources.kit import KEY, begin, claim, claimant, principal
+from tests.unit.runtime.resources.kit import KEY, NONCE, begin, claim, claimant, principal, start
 from tieline.engine.coordination import Grant, SetPolicy
 from tieline.errors import Refused
 from tieline.model.identity import Peer
 from tieline.model.resource import Document
 from tieline.runtime.resources import coordinator as coordinator_module
+from tieline.runtime.resources import running
 from tieline.runtime.resources.coordinator import Coordinator
 from tieline.runtime.resources.running import Order, Run, command_digest, is_tended, lost
-from tieline.shell.process import self_identity
+from tieline.shell.process import identify, self_identity
+from tieline.shell.tree import MARKS_VARIABLE
 
 LEAD = Peer("lead").id
 
@@ -89,6 +93,53 @@ def test_right_that_lapses_wakes_who_waits(
     begun = coordinator_module.now().mono_ms
     assert run._wait(lambda _shape: None) == {KEY: 2}
     assert coordinator_module.now().mono_ms - begun < 3_000
+
+
+@pytest.mark.clause("I31", "I36", "native-187", "native-3.6.10")
+def test_copied_mark_of_a_live_launch_gives_nothing(
+    coordinator: Coordinator, private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command with another launch's environment waits like any other, and is told why, once."""
+    elsewhere = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        claim(coordinator, "holder", KEY)
+        begin(coordinator, "holder", 1, identify(elsewhere.pid))
+        monkeypatch.setenv(MARKS_VARIABLE, NONCE)
+        run = run_of(coordinator, "a", private_home)
+        assert run._inherited == frozenset()
+        told: list[str] = []
+        with pytest.raises(Refused) as caught:
+            run._wait(lambda _shape: None, told.append)
+    finally:
+        elsewhere.kill()
+        elsewhere.wait()
+    assert caught.value.code == "RESOURCE_WAIT_TIMEOUT"
+    assert [f"names the launch launch-holder (make), which holds {KEY}" in text for text in told] == [True]
+
+
+@pytest.mark.clause("native-3.6.10")
+def test_mark_of_a_launch_above_this_process_is_believed(
+    coordinator: Coordinator, private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the launch around this process holds is not waited for."""
+    claim(coordinator, "holder", KEY)
+    begin(coordinator, "holder", 1, identify(os.getppid()))
+    monkeypatch.setenv(MARKS_VARIABLE, f"{'x' * 32} {NONCE}")
+    assert run_of(coordinator, "a", private_home)._inherited == {KEY}
+    monkeypatch.delenv(MARKS_VARIABLE)
+    assert run_of(coordinator, "b", private_home)._inherited == frozenset()
+
+
+def test_mark_of_a_launch_whose_host_has_not_yet_told_its_process_is_waited_for(
+    coordinator: Coordinator, private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host tells the process after it has started it: the command may be quicker."""
+    claim(coordinator, "holder", KEY)
+    begin(coordinator, "holder", 1)
+    monkeypatch.setenv(MARKS_VARIABLE, NONCE)
+    looks = iter([lambda: None, lambda: start(coordinator, "holder", 1, self_identity())])
+    monkeypatch.setattr(running.time, "sleep", lambda _seconds: next(looks)())
+    assert run_of(coordinator, "a", private_home)._inherited == {KEY}
 
 
 def test_is_tended_says_whether_somebody_alive_will_tell_the_end(coordinator: Coordinator) -> None:
