@@ -8,14 +8,31 @@ Rule 3: this module reads no process; `shell/process` does.
 Source: reference/native.md 2.14, 3.5, 5; reference/reliability.md I36, K11; reference/open-bugs.md O36.
 """
 
+from enum import StrEnum
 from typing import Literal
 
 import msgspec
 
-__all__ = ["Liveness", "ProcessIdentity"]
+__all__ = ["Life", "Liveness", "ProcessIdentity"]
 
 Liveness = Literal["alive", "gone", "unknown"]
 """What is known of a life: `alive`, proven `gone`, or `unknown`, which frees nothing."""
+
+
+class Life(StrEnum):
+    """What can be said of a process that a record names by number, start and domain, all three as text.
+
+    Such a record says less than a `ProcessIdentity`: who cannot be compared is never taken for dead.
+    """
+
+    ALIVE = "alive"
+    """That very process lives, as far as number and start time tell."""
+    DEAD = "dead"
+    """Proven: no such process, an ended one, or another one under its number."""
+    FOREIGN = "foreign"
+    """Its number counts in another machine or container: nothing can be said of it from here."""
+    UNPROVED = "unproved"
+    """A process has the number; whether it is that one cannot be read. A connection decides."""
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True, gc=False):
