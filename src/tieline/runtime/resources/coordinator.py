@@ -8,7 +8,8 @@ silently; while the holder's supervisor is not seen alive it looks more often, f
 Rule 1: every change takes the namespace's lock along, so the ledger that a decision rests on is the
     stored one.
 Rule 2: nothing is released here but by the engine, on proof.
-Rule 3: a wait costs no model turn, and next to no processor time.
+Rule 3: what a launch that left the ledger may have left of a control group is removed, when it is empty.
+Rule 4: a wait costs no model turn, and next to no processor time.
 
 Source: reference/native.md 2.13, 2.14, 3.5; reference/reliability.md I31 to I36.
 """
@@ -28,6 +29,7 @@ from tieline.model.process import Liveness, ProcessIdentity
 from tieline.model.resource import Claimant, Document, Launch, Ledger, Probe, ResourceKey
 from tieline.runtime.resources.shapes import advice
 from tieline.shell.process import probe, self_identity
+from tieline.shell.supervisor.control_group import remove_left_group
 from tieline.shell.tree import LaunchEvidence, probe_launch
 from tieline.store.resources import ResourceStore
 
@@ -123,6 +125,7 @@ class Coordinator:
                     ledger = changed
                 ledger = coordination.sweep(ledger, seen, now(), _held(ledger, documents))
                 held.commit(documents, ledger)
+            _remove_groups(by_id.values(), ledger)
             if outcome.refusal is not None:
                 raise _no(outcome.refusal, wanted)
             return outcome
@@ -225,6 +228,14 @@ class Coordinator:
 def _no(refusal: Refusal, keys: Iterable[ResourceKey]) -> TielineError:
     """Return the error of a no, with what helps at a resource."""
     return Refused.of(refusal).advising(advice(refusal.code, min(keys, default=ResourceKey("KEY"))))
+
+
+def _remove_groups(before: Iterable[Launch], ledger: Ledger) -> None:
+    """Remove the control groups of the launches that have left the ledger: no supervisor may be there to."""
+    left = {launch.launch_id for launch in ledger.launches}
+    for launch in before:
+        if launch.launch_id not in left and launch.supervisor is not None:
+            remove_left_group(launch.nonce, launch.cgroup)
 
 
 def _named(claimant: Claimant) -> tuple[ProcessIdentity, ...]:

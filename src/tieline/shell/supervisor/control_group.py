@@ -11,7 +11,7 @@ Source: reference/native.md 3.5 "tree membership", 5 "process-tree ownership".
 import contextlib
 import os
 
-__all__ = ["end_group", "make_group", "remove_group"]
+__all__ = ["end_group", "make_group", "remove_group", "remove_left_group"]
 
 NONCE_LETTERS = 24
 
@@ -21,7 +21,7 @@ def make_group(nonce: str, pid: int) -> str:
     own = _own_group()
     if not own or not nonce.isalnum():
         return ""
-    directory = f"{own}/tieline-{nonce[:NONCE_LETTERS]}"
+    directory = f"{own}/{_name_of(nonce)}"
     try:
         os.mkdir(directory, 0o755)
     except OSError:
@@ -49,6 +49,25 @@ def remove_group(directory: str) -> None:
     """Remove a group; one that is in use stays, the system removes no other than an empty one."""
     with contextlib.suppress(OSError):
         os.rmdir(directory)
+
+
+def remove_left_group(nonce: str, directory: str) -> None:
+    """Remove what a killed supervisor has left of its launch's group; what is in use or another's stays.
+
+    Args:
+        nonce: The launch's, after which the group is named.
+        directory: As the ledger has it; empty when the supervisor was killed before it told, and then the
+            group may stand below this process's own.
+    """
+    own = _own_group()
+    place = directory or (f"{own}/{_name_of(nonce)}" if own and nonce.isalnum() else "")
+    is_group = os.path.exists(f"{os.path.dirname(place)}/cgroup.procs")
+    if place and os.path.basename(place) == _name_of(nonce) and is_group:
+        remove_group(place)
+
+
+def _name_of(nonce: str) -> str:
+    return f"tieline-{nonce[:NONCE_LETTERS]}"
 
 
 def _own_group() -> str:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.unit.runtime.resources.kit import KEY, NONCE, OTHER, begin, claim, claimant, principal, start
-from tieline.engine.coordination import Claim, Complete
+from tieline.engine.coordination import Claim, Complete, Started, identify_launch
 from tieline.errors import RecoveryRequired, Refusal, Refused
 from tieline.model.resource import Launch, Probe, TicketState, key_digest
 from tieline.runtime.resources.coordinator import Coordinator, evidence_of
@@ -52,6 +52,39 @@ def test_refusal_of_the_ledger_undoes_the_whole(coordinator: Coordinator) -> Non
     with pytest.raises(Refused):
         begin(coordinator, "b", 1)
     assert [one.launch_id for one in coordinator.store.read_ledger().launches] == ["launch-a"]
+
+
+def test_control_group_that_a_killed_supervisor_left_is_removed(
+    coordinator: Coordinator,
+    sleeper: "subprocess.Popen[bytes]",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever proves the end removes the empty group, and not before."""
+    group = tmp_path / f"tieline-{NONCE[:24]}"
+    group.mkdir()
+    (tmp_path / "cgroup.procs").touch()
+    monkeypatch.setattr("tieline.shell.tree.proof.cgroup_state", lambda _directory: "empty")
+    identity = identify(sleeper.pid)
+    assert identity is not None
+    claim(coordinator, "a", KEY)
+    begin(coordinator, "a", 1, identity)
+    coordinator.decide(
+        [KEY],
+        Started("launch-a", NONCE, {KEY: 1}, (identity,), "cgroup"),
+        change=lambda ledger, _documents: identify_launch(
+            ledger, "launch-a", NONCE, (identity,), "cgroup", str(group)
+        ),
+    )
+    sleeper.kill()
+    sleeper.wait()
+    coordinator.observe([KEY], principal("b"))
+    assert group.exists()
+    time.sleep(0.6)
+    for _look in range(2):
+        coordinator.observe([KEY], principal("b"))
+    assert coordinator.store.read_ledger().launches == ()
+    assert not group.exists()
 
 
 @pytest.mark.clause("I34", "I36", "mutant-15", "mutant-16")

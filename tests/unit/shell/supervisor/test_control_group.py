@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.launches import wait_until
 from tieline.shell.supervisor import control_group
-from tieline.shell.supervisor.control_group import end_group, make_group, remove_group
+from tieline.shell.supervisor.control_group import end_group, make_group, remove_group, remove_left_group
 from tieline.shell.tree import cgroup_state
 
 NONCE = "0123456789abcdef0123456789abcdef"
@@ -38,6 +38,33 @@ def test_group_takes_the_process_by_its_number(tmp_path: Path, monkeypatch: pyte
     assert not end_group(str(tmp_path / "absent"))
     remove_group(directory)  # it is in use, as an ordinary folder with files is: it stays
     assert Path(directory).exists()
+
+
+@pytest.mark.clause("I37")
+def test_left_group_is_removed_when_it_is_the_launchs_and_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its recorded place, or by its name where none was recorded; no other folder is touched."""
+    monkeypatch.setattr(control_group, "_own_group", lambda: str(tmp_path))
+    group, other = tmp_path / f"tieline-{NONCE[:24]}", tmp_path / "other"
+    group.mkdir()
+    other.mkdir()
+    remove_left_group(NONCE, str(group))
+    assert group.exists()  # what is above it is no control group
+    (tmp_path / "cgroup.procs").touch()
+    remove_left_group(NONCE, str(other))
+    remove_left_group("f" * 32, str(group))
+    assert group.exists()
+    assert other.exists()
+    remove_left_group(NONCE, str(group))
+    assert not group.exists()
+    group.mkdir()
+    (group / "in-use").mkdir()
+    remove_left_group(NONCE, "")
+    assert group.exists()
+    (group / "in-use").rmdir()
+    remove_left_group(NONCE, "")
+    assert not group.exists()
 
 
 def test_own_group_is_read_from_the_kernels_tables() -> None:
