@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from tieline.errors import RecoveryRequired, Refused
-from tieline.model.resource import VERSION, Document, Ledger, Mark, ResourceKey
+from tieline.model.resource import VERSION, Blocker, Document, Launch, Ledger, Mark, Policy, ResourceKey
 
-__all__ = ["MARKERS", "Index", "decode", "encode", "is_ours"]
+__all__ = ["MARKERS", "Index", "Witness", "decode", "encode", "is_ours"]
 
 
 class Index(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -29,15 +29,32 @@ class Index(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     ledger_revision: int = 0
 
 
+class Witness(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """What is remembered of a resource apart from its record.
+
+    Attributes:
+        mark: The numbers that it was last stored with.
+        launches: The commands of the ledger that name the resource.
+    """
+
+    resource: ResourceKey
+    mark: Mark
+    policy: Policy | None = None
+    enrolment: tuple[str, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
+    launches: tuple[Launch, ...] = ()
+
+
 MARKERS: Final[dict[type, str]] = {
     Document: "tieline-resource",
     Mark: "tieline-resource-mark",
     Ledger: "tieline-launches",
     Index: "tieline-resources",
+    Witness: "tieline-resource-witness",
 }
 """What each kind of record calls itself."""
 
-_Kind = TypeVar("_Kind", Document, Mark, Ledger, Index)
+_Kind = TypeVar("_Kind", Document, Mark, Ledger, Index, Witness)
 
 
 class _Envelope(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -56,7 +73,7 @@ class _Label(msgspec.Struct):
     version: int = 0
 
 
-def encode(record: Document | Mark | Ledger | Index) -> bytes:
+def encode(record: Document | Mark | Ledger | Index | Witness) -> bytes:
     """Return the bytes of a record, with its checksum."""
     content = msgspec.json.encode(record)
     digest = hashlib.sha256(content).hexdigest()

@@ -7,41 +7,46 @@ says which resources and how much of the ledger there ever were.
 Rule 1: a change is decided on what was read under the lock, and stored only over exactly that.
 Rule 2: locks are taken in one order: the namespace, then resources by name. They live on files that are
 never renamed and never removed, and nobody waits while holding one.
-Rule 3: what was there and is gone, damaged, or older than it was is RECOVERY_REQUIRED. Nothing starts
-at 0 again, and no byte is touched.
-Rule 4: the order of writing is documents, index, ledger: a command may start when `commit` has
+Rule 3: the order of writing is documents, index, ledger, witnesses: a command may start when `commit` has
 returned, so a record that a crash kept from the ledger is one of a command that never started.
-Rule 5: a directory that another program made is refused, never written.
+Rule 4: what takes a damaged record's place is stored after its bytes were put aside, whole.
 
 Source: reference/native.md 2.13, 2.14, 3.5, 177 to 181; reference/reliability.md I32, I38, I50;
 reference/open-bugs.md O39, O44.
 """
 
 import contextlib
-import time
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from tieline.errors import RecoveryRequired, Refused
 from tieline.model.resource import Document, Ledger, Mark, ResourceKey, key_digest
-from tieline.store.files import Directory, Seam, no_seam, open_directory, refuse_network_file_system
-from tieline.store.resources.formats import Index, decode, encode, is_ours
+from tieline.store.files import Directory, Lock, Seam, no_seam
+from tieline.store.resources import salvage
+from tieline.store.resources.formats import Index, Witness, encode
+from tieline.store.resources.reading import (
+    FILE_BYTES_MAX,
+    INDEX,
+    LEDGER,
+    LOCK_MARK,
+    LOCK_WAIT_MS,
+    NAMESPACE_LOCK,
+    Reader,
+    bytes_of,
+    mark_lock,
+    raw,
+)
+from tieline.store.resources.salvage import Damage
+from tieline.store.resources.witnesses import Witnesses
 
 __all__ = ["ResourceStore", "Transaction"]
 
-DIRECTORY: Final = "peer-resources"
-INDEX: Final = "index.json"
-LEDGER: Final = "launches.json"
-NAMESPACE_LOCK: Final = "namespace.lock"
-FILE_BYTES_MAX: Final = 4_194_304
-"""Of a document and of the ledger. Source: reference/native.md 2.13."""
 RESOURCES_MAX: Final = 256
-LISTINGS_MAX: Final = 10
-LISTING_PAUSE_S: Final = 0.005
-LOCK_WAIT_MS: Final = 2_000
-"""A lock is held for some writes; who waits longer is told RESOURCE_BUSY and may ask again."""
+LedgerChange = Callable[[Damage, Ledger], Ledger]
+DISK_ACTION: Final = "free some space on its disk, then repeat; what runs goes on"
 
 
 class Transaction:
@@ -52,6 +57,7 @@ class Transaction:
         ledger: As it is stored now, or None when it was not asked for.
         index: The index as it is stored now.
         data: The bytes of each document's file, empty where there is none.
+        locks: The held locks by file name.
         is_open: Whether the locks are held.
     """
 
@@ -61,6 +67,7 @@ class Transaction:
         self.ledger: Ledger | None = None
         self.index = index
         self.data: dict[ResourceKey, bytes] = {}
+        self.locks: dict[str, Lock] = {}
         self.is_open = True
         self._store = store
 
@@ -80,7 +87,7 @@ class Transaction:
         self._store.write(self, documents, ledger)
 
 
-class ResourceStore:
+class ResourceStore(Reader):
     """The resources of one coordination directory, as one process reads and changes them.
 
     It blocks its thread for some synced writes, and for a lock up to 2 s.
@@ -96,42 +103,7 @@ class ResourceStore:
             seam: Called at every effect.
             lock_wait_ms: How long a lock is waited for.
         """
-        self.path = f"{coordination_directory}/{DIRECTORY}"
-        self._seam = seam
-        self._lock_wait_ms = lock_wait_ms
-        self._directory: Directory | None = None
-        self._seen: dict[ResourceKey, Mark] = {}
-        self._seen_ledger_revision = 0
-
-    def close(self) -> None:
-        """Let go of the directory."""
-        if self._directory is not None:
-            self._directory.close()
-            self._directory = None
-
-    def keys(self) -> tuple[ResourceKey, ...]:
-        """Return every resource that was ever stored, sorted; raises as `read`."""
-        directory = self._open(create=False)
-        return () if directory is None else self._index(directory).resources
-
-    def read(self, key: ResourceKey) -> Document:
-        """Return one resource as it was stored at some instant of this call, without a lock.
-
-        What is decided on it must be decided again in a transaction.
-
-        Raises:
-            Refused: the directory is not safe, not ours, or on a network file system.
-            RecoveryRequired: the resource was lost, damaged, or is older than it was.
-        """
-        directory = self._open(create=False)
-        if directory is None:
-            return Document(resource=key)
-        return self._load(directory, key, self._index(directory))[0]
-
-    def read_ledger(self) -> Ledger:
-        """Return the ledger likewise, without a lock; raises as `read`."""
-        directory = self._open(create=False)
-        return Ledger() if directory is None else self._load_ledger(directory, self._index(directory))
+        super().__init__(coordination_directory, seam, lock_wait_ms)
 
     @contextlib.contextmanager
     def transaction(self, keys: Iterable[ResourceKey], *, ledger: bool = False) -> Iterator[Transaction]:
@@ -144,22 +116,30 @@ class ResourceStore:
             RecoveryRequired: as for `read`.
         """
         wanted = sorted(set(keys))
+        with self._locked(wanted, ledger=ledger) as (directory, held):
+            for key in wanted:
+                held.documents[key], held.data[key] = self._load(
+                    directory, key, held.index, self._witnesses.read(key)
+                )
+            if ledger:
+                held.ledger = self._load_ledger(directory, held.index, self._witnesses.ledger_revision())
+            yield held
+
+    @contextlib.contextmanager
+    def _locked(self, wanted: list[ResourceKey], *, ledger: bool) -> Iterator[tuple[Directory, Transaction]]:
+        """Hold the locks, with nothing but the index read."""
         directory = self._open(create=True)
         assert directory is not None
         with contextlib.ExitStack() as locks:
             index = self._index(directory)
+            names = [f"{key_digest(key)}.lock" for key in wanted]
             if ledger or not frozenset(wanted) <= frozenset(index.resources):
-                locks.enter_context(directory.lock(NAMESPACE_LOCK, self._lock_wait_ms))
-                index = self._index(directory)
-            for key in wanted:
-                locks.enter_context(directory.lock(f"{key_digest(key)}.lock", self._lock_wait_ms))
-            held = Transaction(self, index)
-            for key in wanted:
-                held.documents[key], held.data[key] = self._load(directory, key, index)
-            if ledger:
-                held.ledger = self._load_ledger(directory, index)
+                names.insert(0, NAMESPACE_LOCK)
+            taken = {name: locks.enter_context(directory.lock(name, self._lock_wait_ms)) for name in names}
+            held = Transaction(self, self._index(directory))
+            held.locks = taken
             try:
-                yield held
+                yield directory, held
             finally:
                 held.is_open = False
 
@@ -190,157 +170,194 @@ class ResourceStore:
         ledger_bytes = None if ledger is None else _bounded(encode(ledger), "the launch ledger")
         for key in changed:
             # A writer that knows no locks may have put something there meanwhile.
-            if _bytes_of(directory, key) != held.data[key]:
+            if bytes_of(directory, key) != held.data[key]:
                 raise Refused("RESOURCE_BUSY", "the resource was changed outside its lock", is_retryable=True)
-        writing = _Writing(directory)
+        witness_directory = self._witnesses.open_for_writing() if changed or ledger is not None else directory
+        writing = _Writing()
         for (name, data), document in zip(files.items(), changed.values(), strict=True):
-            writing.put(name, data)
-            writing.put(name.removesuffix(".json") + ".mark", encode(Mark.of(document)))
+            writing.put(directory, name, data)
+            writing.put(directory, name.removesuffix(".json") + ".mark", encode(Mark.of(document)))
         if index != held.index:
-            writing.put(INDEX, encode(index))
+            writing.put(directory, INDEX, encode(index))
         if ledger is not None and ledger_bytes is not None:
-            writing.put(LEDGER, ledger_bytes)
+            writing.put(directory, LEDGER, ledger_bytes)
             index = msgspec.structs.replace(index, ledger_revision=ledger.revision)
-            writing.put(INDEX, encode(index))
+            writing.put(directory, INDEX, encode(index))
+            # A hint: after a power cut no command is left that a forgotten revision could hide.
+            writing.put(witness_directory, LEDGER, encode(index), sync=False)
             held.ledger = ledger
             self._seen_ledger_revision = ledger.revision
+        for document in changed.values():
+            writing.put(witness_directory, *Witnesses.file_of(self._witness(document, held.ledger)))
+        if changed or ledger is not None:
+            self._mark_locks(held)
         held.index = index
         held.documents |= changed
         held.data |= {key: files[f"{key_digest(key)}.json"] for key in changed}
         self._seen |= {key: Mark.of(document) for key, document in changed.items()}
 
-    # ---------------------------------------------------------------- reading
-
-    def _open(self, *, create: bool) -> Directory | None:
-        """Return the directory, verified to be ours; None when there is none and none shall be made."""
-        if self._directory is not None and self._directory.is_current():
-            return self._directory
-        self.close()
-        try:
-            directory = open_directory(self.path, create=create, seam=self._seam)
-        except FileNotFoundError:
-            if self._seen or self._seen_ledger_revision:
-                raise RecoveryRequired(f"{self.path} was removed while resources were in use") from None
-            return None
-        try:
-            refuse_network_file_system(self.path)
-            self._adopt(directory, create=create)
-        except BaseException:
-            directory.close()
-            raise
-        self._directory = directory
-        return directory
-
-    def _adopt(self, directory: Directory, *, create: bool) -> None:
-        """See that the directory is ours, or empty; put the index into an empty one."""
-        if self._has_index(directory) or not create:
-            return
-        with directory.lock(NAMESPACE_LOCK, self._lock_wait_ms):
-            if not self._has_index(directory):
-                directory.write_atomic(INDEX, encode(Index()), sync=True)
-
-    def _has_index(self, directory: Directory) -> bool:
-        """Return whether our index is there; what another program made is refused before any write."""
-        names = [name for name in directory.names() if name.endswith(".json")]
-        for _ in range(LISTINGS_MAX):
-            if INDEX in names or not names:
-                break
-            time.sleep(LISTING_PAUSE_S)  # a listing may miss a name that is being replaced
-            names = [name for name in directory.names() if name.endswith(".json")]
-        if INDEX in names:
-            if not is_ours(directory.read(INDEX, FILE_BYTES_MAX)):
-                raise self._foreign()
-            return True
-        for name in names:
-            if not is_ours(directory.read(name, FILE_BYTES_MAX)):
-                raise self._foreign()
-        if names:
-            raise RecoveryRequired(f"{self.path}/{INDEX} is missing beside {len(names)} resources")
-        return False
-
-    def _foreign(self) -> Refused:
-        return Refused(
-            "UNSAFE_ENDPOINT",
-            f"{self.path} was made by another program: set coordination_directory to a place of your own",
+    def _witness(self, document: Document, ledger: Ledger | None) -> Witness:
+        """Return what is to be remembered of a resource beside its record."""
+        key = document.resource
+        if ledger is None:
+            before = self._witnesses.read(key)
+            launches = before.launches if before is not None else ()
+        else:
+            launches = tuple(
+                launch for launch in ledger.launches if any(one == key for one, _ in launch.resources)
+            )
+        return Witness(
+            key, Mark.of(document), document.policy, document.enrolment, document.blockers, launches
         )
 
-    def _index(self, directory: Directory) -> Index:
-        seen, ledger_revision = frozenset(self._seen), self._seen_ledger_revision
+    def _mark_locks(self, held: Transaction) -> None:
+        """Note in the lock files, in place, that records were stored under them."""
+        for lock in held.locks.values():
+            mark_lock(lock, LOCK_MARK, self._seam)
+
+    # ---------------------------------------------------------------- damage
+
+    def damage(self, key: ResourceKey) -> Damage | None:
+        """Return what is known of a resource whose record cannot be believed, None where it can.
+
+        Raises:
+            Refused: the directory is not safe, not ours, or on a network file system.
+            RecoveryRequired: the index is lost, damaged or older than it was.
+        """
+        directory = self._open(create=False)
+        if directory is not None:
+            self._index(directory)  # whose damage is not this resource's
         try:
-            index = decode(directory.read(INDEX, FILE_BYTES_MAX), Index, f"{self.path}/{INDEX}")
-        except FileNotFoundError:
-            if not self._has_index(directory) and not seen:
-                return Index()
-            raise RecoveryRequired(f"{self.path}/{INDEX} was removed") from None
-        if index.ledger_revision < ledger_revision or not seen <= frozenset(index.resources):
-            raise RecoveryRequired(f"{self.path}/{INDEX} is older than it was")
+            self.read(key)
+        except RecoveryRequired as error:
+            return self._damage(directory, key, str(error))
+        return None
+
+    def damages(self) -> tuple[Damage, ...]:
+        """Return every resource whose record cannot be believed; raises as `damage`."""
+        return tuple(one for key in self.keys() if (one := self.damage(key)) is not None)
+
+    def _damage(self, directory: Directory | None, key: ResourceKey, text: str) -> Damage:
+        stem = key_digest(key)
+        data, mark = (raw(directory, f"{stem}.{suffix}") for suffix in ("json", "mark"))
+        return salvage.damage_of(
+            key, text, data, mark, self._witnesses.read(key), self._seen.get(key, Mark())
+        )
+
+    def mend(
+        self, key: ResourceKey, record_id: str, note: str, now_ms: int, ledger: LedgerChange
+    ) -> Document:
+        """Put a new record in a damaged one's place, and return it; the damaged bytes are kept aside.
+
+        Args:
+            key: The resource.
+            record_id: Of the damage that was answered for.
+            note: Who answered, and on what evidence.
+            now_ms: Wall time.
+            ledger: Given the damage and the ledger as stored now, returns the ledger to store.
+
+        Raises:
+            Refused: INVALID_PARAMS when it is not damaged, or otherwise than when it was looked at; what
+                `ledger` raises; as for `transaction`.
+            RecoveryRequired: index or ledger are damaged.
+        """
+        with self._locked([key], ledger=True) as (directory, held):
+            found = self.damage(key)
+            if found is None:
+                raise Refused("INVALID_PARAMS", f"the record of {key} is whole: there is nothing to recover")
+            if found.record_id != record_id:
+                raise Refused("INVALID_PARAMS", f"the record of {key} is not the one that was looked at")
+            stored = self._load_ledger(directory, held.index, self._witnesses.ledger_revision())
+            held.ledger, decided = stored, ledger(found, stored)
+            stem = key_digest(key)
+            for suffix in ("json", "mark"):
+                self._keep_aside(directory, f"{stem}.{suffix}")
+            document = salvage.restored(found, note, now_ms)
+            numbers = {name: getattr(document, name) for name in Mark.__struct_fields__}
+            held.documents[key] = Document(resource=key, **numbers)
+            held.data[key] = raw(directory, f"{stem}.json")
+            held.commit({key: document}, decided)
+            return held.documents[key]
+
+    def rebuild_index(self) -> Index:
+        """Make the index again from the records and the witnesses; return it.
+
+        Raises:
+            Refused: INVALID_PARAMS when it is whole; the directory is not ours, or not safe.
+        """
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(self._open_without_index())
+            stack.enter_context(directory.lock(NAMESPACE_LOCK, self._lock_wait_ms))
+            before = salvage.readable(raw(directory, INDEX), Index)
+            ledger = salvage.readable(raw(directory, LEDGER), Ledger)
+            found = {document.resource for document in self._documents(directory)}
+            found |= {witness.resource for witness in self._witnesses.others(frozenset())}
+            found |= set(before.resources if before is not None else ())
+            known = (
+                self._witnesses.ledger_revision(),
+                before.ledger_revision if before is not None else 0,
+                ledger.revision if ledger is not None else 0,
+            )
+            index = salvage.rebuilt_index(found, max(known))
+            if index == before:
+                raise Refused("INVALID_PARAMS", "the index is whole: there is nothing to recover")
+            self._keep_aside(directory, INDEX)
+            directory.write_atomic(INDEX, encode(index), sync=True)
         return index
 
-    def _load(self, directory: Directory, key: ResourceKey, index: Index) -> tuple[Document, bytes]:
-        """Return one resource and its bytes. The mark is read first: a writer may replace both between."""
-        stem = key_digest(key)
-        path = f"{self.path}/{stem}"
-        is_known = key in index.resources
-        seen = self._seen.get(key, Mark())
-        mark = Mark()
-        try:
-            mark = decode(directory.read(f"{stem}.mark", FILE_BYTES_MAX), Mark, f"{path}.mark")
-        except FileNotFoundError:
-            if is_known:
-                raise RecoveryRequired(f"{path}.mark, the mark of {key}, is missing") from None
-        data = _bytes_of(directory, key)
-        if not data:
-            if is_known or mark.revision:
-                raise RecoveryRequired(f"{path}.json, the record of {key}, is missing")
-            return Document(resource=key), data
-        document = decode(data, Document, f"{path}.json")
-        if document.resource != key:
-            raise RecoveryRequired(f"{path}.json is the record of another resource")
-        if not mark.admits(document) or not seen.admits(document):
-            raise RecoveryRequired(f"{path}.json, the record of {key}, is older than it was")
-        if is_known:
-            self._seen[key] = Mark.of(document)
-        return document, data
+    def rebuild_ledger(self) -> Ledger:
+        """Make the ledger again from all that names a command; return it.
 
-    def _load_ledger(self, directory: Directory, index: Index) -> Ledger:
-        path = f"{self.path}/{LEDGER}"
-        oldest = max(index.ledger_revision, self._seen_ledger_revision)
-        try:
-            ledger = decode(directory.read(LEDGER, FILE_BYTES_MAX), Ledger, path)
-        except FileNotFoundError:
-            if oldest:
-                raise RecoveryRequired(f"{path} is missing") from None
-            return Ledger()
-        if ledger.revision < oldest:
-            raise RecoveryRequired(f"{path} is older than it was")
-        # The index follows the ledger by one write: what it has confirmed is what may not go back.
-        self._seen_ledger_revision = oldest
-        return ledger
+        Raises:
+            Refused: INVALID_PARAMS when it is whole; as for `transaction`.
+            RecoveryRequired: the index is damaged.
+        """
+        with self._locked([], ledger=True) as (directory, held):
+            witnessed = self._witnesses.ledger_revision()
+            with contextlib.suppress(RecoveryRequired):
+                self._load_ledger(directory, held.index, witnessed)
+                raise Refused("INVALID_PARAMS", "the ledger is whole: there is nothing to recover")
+            ledger = salvage.rebuilt_ledger(
+                salvage.readable(raw(directory, LEDGER), Ledger),
+                self._witnesses.others(frozenset()),
+                self._documents(directory),
+                max(held.index.ledger_revision, self._seen_ledger_revision, witnessed),
+            )
+            self._keep_aside(directory, LEDGER)
+            held.ledger = Ledger(revision=ledger.revision)
+            held.commit({}, ledger)
+            return ledger
+
+    def _documents(self, directory: Directory) -> list[Document]:
+        """Return every document that can be read, believed or not."""
+        names = [name for name in directory.names() if name.endswith(".json") and name != LEDGER]
+        found = (salvage.readable(raw(directory, name), Document) for name in names)
+        return [document for document in found if document is not None]
+
+    def _keep_aside(self, directory: Directory, name: str) -> None:
+        """Store a copy of a file's bytes under a name of its own; nothing where there is none."""
+        data = raw(directory, name)
+        if data:
+            digest = hashlib.sha256(data).hexdigest()[:12]
+            directory.write_atomic(f"{name}.{digest}.kept", data, sync=True)
 
 
 class _Writing:
     """The files of one commit: after the first, a failure leaves it stored in part."""
 
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
+    def __init__(self) -> None:
         self._has_written = False
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, directory: Directory, name: str, data: bytes, *, sync: bool = True) -> None:
         try:
-            self._directory.write_atomic(name, data, sync=True)
+            directory.write_atomic(name, data, sync=sync)
         except Refused as error:
+            if error.code == "QUEUE_FULL":
+                error.advising(DISK_ACTION)
             if not self._has_written:
                 raise
-            raise RecoveryRequired(f"stored in part: {error}") from error
+            raise RecoveryRequired(f"stored in part: {error}").advising(error.action) from error
         self._has_written = True
-
-
-def _bytes_of(directory: Directory, key: ResourceKey) -> bytes:
-    """Return the bytes of a resource's file, empty where there is none: no writer of ours leaves it empty."""
-    try:
-        return directory.read(f"{key_digest(key)}.json", FILE_BYTES_MAX)
-    except FileNotFoundError:
-        return b""
 
 
 def _next(stored: Document, decided: Document) -> Document:

@@ -7,10 +7,11 @@ import pytest
 
 from tieline.errors import RecoveryRequired, Refused
 from tieline.model.resource import Document, Ledger, Mark, ResourceKey
-from tieline.store.resources.formats import Index, decode, encode, is_ours
+from tieline.store.resources.formats import Index, Witness, decode, encode, is_ours
 
 KEY = ResourceKey("machine/tests")
-RECORDS = [Document(KEY, revision=3), Mark(fence=2), Ledger(revision=1), Index((KEY,), 4)]
+RECORDS = [Document(KEY, revision=3), Mark(fence=2), Ledger(revision=1), Index((KEY,), 4),
+           Witness(KEY, Mark(fence=2))]  # fmt: skip
 
 
 def sealed(content: bytes, marker: str = "tieline-resource", version: object = 1) -> bytes:
@@ -20,7 +21,7 @@ def sealed(content: bytes, marker: str = "tieline-resource", version: object = 1
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda one: type(one).__name__)
-def test_record_written_and_read_is_equal(record: Document | Mark | Ledger | Index) -> None:
+def test_record_written_and_read_is_equal(record: Document | Mark | Ledger | Index | Witness) -> None:
     """Every kind of record gives back what was put in, and is known as ours."""
     data = encode(record)
     assert decode(data, type(record), "x") == record

@@ -1,6 +1,7 @@
 """Show that resources are changed under locks, kept whole, and never forgotten."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from tieline.model.resource import (
     key_digest,
 )
 from tieline.store.files import Lock
-from tieline.store.resources import ResourceStore
+from tieline.store.resources import Damage, ResourceStore
 from tieline.store.resources import store as store_module
 
 KEY = ResourceKey("machine/tests")
@@ -444,6 +445,131 @@ def test_resource_past_their_number_is_refused(store: ResourceStore, monkeypatch
     assert raise_fence(store).fence == 2
 
 
+# Damage, and what ends it
+
+
+def unchanged(_damage: Damage, ledger: Ledger) -> Ledger:
+    return ledger
+
+
+@pytest.mark.clause("native-180", "native-181", "native-196", "I38")
+def test_mended_record_goes_on_above_and_keeps_the_damaged_bytes(home: Path, store: ResourceStore) -> None:
+    """What stood there is beside, whole; no fence comes again; every other process goes on."""
+    for _ in range(3):
+        raise_fence(store)
+    path_of(home).write_bytes(b"garbled")
+    damage = store.damage(KEY)
+    assert damage is not None
+    assert store.damages() == (damage,)
+    document = store.mend(KEY, damage.record_id, "you: looked", 5, unchanged)
+    assert (document.fence, document.events[-1].note) == (3, "you: looked")
+    kept = list((home / "peer-resources").glob(f"{key_digest(KEY)}.json.*.kept"))
+    assert [path.read_bytes() for path in kept] == [b"garbled"]
+    fresh = ResourceStore(str(home))
+    assert raise_fence(fresh).fence == 4
+    assert fresh.damages() == ()
+    fresh.close()
+
+
+@pytest.mark.clause("I38")
+def test_mended_record_whose_every_number_is_lost_goes_on_above_the_clock(home: Path) -> None:
+    """Record, mark and witness gone: the next fence is one that no count of grants has reached."""
+    one = ResourceStore(str(home))
+    raise_fence(one)
+    one.close()
+    path_of(home).write_bytes(b"{")
+    path_of(home, suffix="mark").write_bytes(b"{")
+    (home / "resource-witness" / f"{key_digest(KEY)}.json").unlink()
+    fresh = ResourceStore(str(home))
+    damage = fresh.damage(KEY)
+    assert damage is not None
+    assert fresh.mend(KEY, damage.record_id, "n", 1_700_000_000_000, unchanged).fence == 1_700_000_000_000
+    assert raise_fence(fresh).fence == 1_700_000_000_001
+    fresh.close()
+
+
+def test_mend_of_a_whole_or_another_record_is_refused(home: Path, store: ResourceStore) -> None:
+    """Who answered for one damage has answered for that one only; a whole record is never replaced."""
+    raise_fence(store)
+    with pytest.raises(Refused, match="whole"):
+        store.mend(KEY, "x", "n", 5, unchanged)
+    path_of(home).write_bytes(b"garbled")
+    damage = store.damage(KEY)
+    assert damage is not None
+    path_of(home).write_bytes(b"garbled otherwise")
+    before = files(home)
+    with pytest.raises(Refused, match="not the one that was looked at"):
+        store.mend(KEY, damage.record_id, "n", 5, unchanged)
+    assert files(home) == before
+
+
+def test_mend_refused_by_who_looked_at_the_commands_changes_nothing(home: Path, store: ResourceStore) -> None:
+    """A command that is seen alive under the locks keeps the damaged record as it is."""
+
+    def refusing(_damage: Damage, _ledger: Ledger) -> Ledger:
+        raise Refused("RESOURCE_BUSY", "it lives")
+
+    raise_fence(store)
+    path_of(home).write_bytes(b"garbled")
+    damage = store.damage(KEY)
+    assert damage is not None
+    with pytest.raises(Refused, match="it lives"):
+        store.mend(KEY, damage.record_id, "n", 5, refusing)
+    assert path_of(home).read_bytes() == b"garbled"
+
+
+@pytest.mark.clause("native-180")
+def test_index_is_rebuilt_from_records_and_witnesses(home: Path, store: ResourceStore) -> None:
+    """A garbled index is made again, its bytes kept, and nothing else is changed."""
+    raise_fence(store)
+    raise_fence(store, OTHER)
+    path_of(home, OTHER).unlink()
+    path = home / "peer-resources" / "index.json"
+    path.write_bytes(b"garbled")
+    assert store.rebuild_index().resources == (KEY, OTHER)
+    assert [one.read_bytes() for one in path.parent.glob("index.json.*.kept")] == [b"garbled"]
+    assert store.read(KEY).fence == 1
+    with pytest.raises(RecoveryRequired, match="missing"):
+        store.read(OTHER)
+    with pytest.raises(Refused, match="whole"):
+        store.rebuild_index()
+
+
+@pytest.mark.clause("native-180", "native-189")
+def test_ledger_is_rebuilt_from_all_that_names_a_command(home: Path, store: ResourceStore) -> None:
+    """A garbled ledger is made again with what its witnesses know, and goes on above its revision."""
+    launch = msgspec.structs.replace(LAUNCH, resources=((KEY, 1),))
+    with store.transaction([KEY], ledger=True) as held:
+        held.commit({KEY: raised(held.documents[KEY])}, Ledger(launches=(launch,)))
+    path = home / "peer-resources" / "launches.json"
+    path.write_bytes(b"garbled")
+    store.rebuild_ledger()
+    assert store.read_ledger() == Ledger(2, (launch,))
+    assert [one.read_bytes() for one in path.parent.glob("launches.json.*.kept")] == [b"garbled"]
+    with pytest.raises(Refused, match="whole"):
+        store.rebuild_ledger()
+
+
+def test_process_that_knew_a_removed_directory_goes_on_once_it_is_rebuilt(home: Path) -> None:
+    """The advice that the one who saw it gets is what ends it."""
+    one = ResourceStore(str(home))
+    raise_fence(one)
+    for path in (home / "peer-resources").iterdir():
+        path.unlink()
+    (home / "peer-resources").rmdir()
+    with pytest.raises(RecoveryRequired) as caught:
+        one.keys()
+    assert "recover index" in caught.value.action
+    other = ResourceStore(str(home))
+    other.rebuild_index()
+    damage = other.damage(KEY)
+    assert damage is not None
+    other.mend(KEY, damage.record_id, "n", 5, unchanged)
+    other.close()
+    assert raise_fence(one).fence == 2
+    one.close()
+
+
 # A crash at any instant
 
 
@@ -508,6 +634,86 @@ def test_crash_between_document_and_ledger_leaves_the_document_first(home: Path)
         if not is_dead:
             break
     assert outcomes == {(0, 0), (1, 0), (1, 1)}
+
+
+@pytest.mark.clause("I32", "I38", "I50")
+def test_crash_at_every_seam_of_a_repair_can_be_repaired_again(home: Path) -> None:
+    """Wherever a repair ends, its damaged bytes are there or kept, and the next one ends it."""
+    for index in range(200):
+        folder = Path(f"{home}-{index}")
+        first = ResourceStore(str(folder))
+        raise_fence(first)
+        first.close()
+        path_of(folder).write_bytes(b"garbled")
+        (folder / "peer-resources" / "index.json").write_bytes(b"lost")
+        dying = ResourceStore(str(folder), seam=crash_after(index))
+        is_dead = False
+        try:
+            repair(dying)
+        except _Crash:
+            is_dead = True
+        dying.close()
+        fresh = ResourceStore(str(folder))
+        repair(fresh)
+        assert raise_fence(fresh).fence == 2
+        fresh.close()
+        left = {path.read_bytes() for path in (folder / "peer-resources").iterdir()}
+        assert left >= {b"garbled", b"lost"}
+        if not is_dead:
+            return
+    raise AssertionError("the last seam was never reached")
+
+
+def repair(store: ResourceStore) -> None:
+    """Do what is advised until nothing is damaged."""
+    try:
+        store.keys()
+    except RecoveryRequired:
+        store.rebuild_index()
+    for damage in store.damages():
+        store.mend(damage.resource, damage.record_id, "n", 5, unchanged)
+
+
+@pytest.mark.clause("I32", "I38", "I50", "O44")
+def test_kill_at_every_seam_with_what_was_unsynced_torn_leaves_what_can_be_opened(home: Path) -> None:
+    """A process killed with -9 at any write seam, its unfinished files cut in half, loses no number."""
+    told = 0
+    for index in range(200):
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            left = [index]
+
+            def seam(name: str, left: list[int] = left) -> None:
+                if not name.startswith("files.lock") and name != "files.unlocked":
+                    if left[0] == 0:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    left[0] -= 1
+
+            store = ResourceStore(str(home), seam=seam)
+            with store.transaction([KEY], ledger=True) as held:
+                assert held.ledger is not None
+                after = raised(held.documents[KEY])
+                held.commit({KEY: after}, Ledger(held.ledger.revision, (LAUNCH,)))
+            os.write(writing, str(after.fence).encode())
+            os._exit(0)
+        os.close(writing)
+        os.waitpid(pid, 0)
+        said = os.read(reading, 20)
+        os.close(reading)
+        for unfinished in home.glob("*/.tieline-*.tmp"):
+            os.truncate(unfinished, unfinished.stat().st_size // 2)
+        fresh = ResourceStore(str(home))
+        assert fresh.damages() == ()
+        fresh.read_ledger()
+        fence = raise_fence(fresh).fence
+        fresh.close()
+        assert fence > max(told, int(said or 0))
+        told = fence
+        if said:
+            assert index > 20, "fewer seams than a commit has writes"
+            return
+    raise AssertionError("the last seam was never reached")
 
 
 def test_failure_after_the_first_file_is_in_doubt(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
