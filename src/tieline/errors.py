@@ -10,7 +10,7 @@ Source: specification, "Troubleshooting"; reference/native.md 1T, 2.6b, 2.7.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 __all__ = [
     "CODES",
@@ -53,7 +53,7 @@ WIRE_CODES: dict[str, str] = {
     ),
     "CONTROLLER_UNAVAILABLE": "look at the resource's status, and install a controller that is running",
     "RESOURCE_BUSY": "wait for the present holder or reader to finish, then try again",
-    "RECOVERY_REQUIRED": "keep the files as they are, run `tieline doctor`, then `tieline recover`",
+    "RECOVERY_REQUIRED": "keep the files as they are; `tieline doctor` names what is damaged, and what to do",
     "INVALID_PARAMS": "correct the named field",
     "INVALID_RPC": "send one JSON-RPC 2.0 object a line",
     "PARSE_ERROR": "send UTF-8 JSON without duplicate keys, NaN or lone surrogates",
@@ -119,11 +119,18 @@ class TielineError(Exception):
     """The base of all errors that this package raises on purpose."""
 
     code = "RECOVERY_REQUIRED"
+    advice = ""
+    """What helps here, where that is more than the code says; the same form as `next_action`."""
 
     @property
     def action(self) -> str:
         """The caller's next action."""
-        return next_action(self.code)
+        return self.advice or next_action(self.code)
+
+    def advising(self, advice: str) -> Self:
+        """Return this error, with what helps here instead of what the code says in general."""
+        self.advice = advice
+        return self
 
 
 class UsageError(TielineError):

@@ -262,10 +262,12 @@ def _result(answer: dict[str, Any], message_id: str) -> dict[str, Any]:
     if not isinstance(code, str):
         code = {-32601: "METHOD_NOT_FOUND", -32602: "INVALID_PARAMS"}.get(error.get("code", 0), "")
     text = details.get("text") if isinstance(details.get("text"), str) else error.get("message")
-    raise error_of(
+    raised = error_of(
         code,
         text if isinstance(text, str) else "the root refused without a reason",
         is_retryable=details.get("retryable") is True or details.get("isRetryable") is True,
         message_id=message_id,
         candidates=details.get("candidates"),
     )
+    action = details.get("action")
+    raise raised.advising(action) if isinstance(action, str) and raised.code == code else raised
