@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tieline import __version__
-from tieline.errors import Refused, TielineError, UsageError, next_action
+from tieline.errors import RecoveryRequired, Refused, TielineError, UsageError, next_action
 from tieline.runtime.client import Client
 from tieline.runtime.configuration import configuration_path, configuration_text
 from tieline.runtime.glance import look
@@ -77,6 +77,7 @@ def checkup(environment: Mapping[str, str]) -> Checkup:
     checks.append(_presence(where, counters))
     checks += _roots(where, roots, counters)
     checks += _stores(where, counters)
+    checks += _resources(where, counters)
     return Checkup(checks, roots, counters)
 
 
@@ -321,3 +322,24 @@ def _stores(where: Places, counters: dict[str, int]) -> list[Check]:
             text = f"{item.unread_count} unread messages of an ended instance"
             checks.append(Check(f"store {item.instance}", False, text, f"`tieline recover {item.instance}`"))
     return checks
+
+
+def _resources(where: Places, counters: dict[str, int]) -> list[Check]:
+    """Judge the records of shared resources; every damaged one is named with what ends it."""
+    from tieline.store.resources import ResourceStore  # noqa: PLC0415 - only where there may be some
+
+    store = ResourceStore(where.coordination)
+    checks: list[Check] = []
+    try:
+        try:
+            store.read_ledger()
+        except RecoveryRequired as error:
+            checks.append(_refusal("launch ledger", error))
+        keys, damages = store.keys(), store.damages()
+    except TielineError as error:
+        return [_refusal("resources", error)]
+    finally:
+        store.close()
+    counters["resources"], counters["resourcesDamaged"] = len(keys), len(damages)
+    checks += [Check(f"resource {one.resource}", False, one.text, one.action) for one in damages]
+    return [Check("resources", True, f"{len(keys)} known, {len(damages)} damaged"), *checks]

@@ -32,7 +32,9 @@ release ID       give back a right that was not used
 cancel ID        leave the line
 policy KEY       --controller me|ALIAS --participant ALIAS ..., --open, or --unenrol ALIAS ...
 watch [KEY]      follow what happens, until interrupted
-recover KEY      --launch ID: show the evidence, and answer for a command whose end nothing proves
+recover KEY      show the evidence, and answer for a command whose end nothing proves (--launch ID), or
+                 begin a damaged record anew (--record ID); what stood there is kept aside
+recover index    make the index again from the records; `recover ledger` likewise the list of commands
 
 KEY is machine/NAME or repository/NAME (the id of this repository is filled in). ID is a ticket's id as
 `status` and `request` show it. A resource that nobody configured is open: `tieline run` needs no policy.
@@ -69,6 +71,7 @@ def parser(sub: Alone) -> Parser:
         "--takeover", action="store_true", help="policy: replace a controller that is not proven gone"
     )
     made.add_argument("--launch", metavar="ID", help="recover: the launch that you answer for")
+    made.add_argument("--record", metavar="ID", help="recover: the damaged record that you answer for")
     made.add_argument("--evidence", metavar="TEXT", help="recover: why it is safe; kept with the record")
     made.add_argument(
         "--after", metavar="N", type=int, default=None, help="watch: events after this sequence of KEY"
@@ -161,17 +164,26 @@ def _headline(shape: dict[str, Any]) -> str:
     who = f"  :{line(holder['alias'], 64)} ({line(holder.get('executable', '?'), 64)})" if holder else ""
     waiting = len(shape.get("queue") or ())
     line_text = f"  {waiting} waiting" if waiting else ""
+    if shape.get("fault"):
+        line_text = f"  next: {line(shape.get('nextAction', ''), 400)}"
     return f"{line(shape['resource'], 256)}  {line(shape['state'], 16)}{who}{line_text}"
 
 
 def _show(shape: dict[str, Any]) -> None:
     """Show one resource on one screen."""
     write(paint(f"{line(shape['resource'], 256)}  {line(shape['state'], 16)}", "bold"))
-    if shape.get("configured") and shape.get("enrolled"):
+    if shape.get("configured") and shape.get("enrolled") and not shape.get("fault"):
         name = line(shape.get("controllerAlias") or shape.get("controller", "?"), 64)
         write(f"  policy    epoch {shape.get('epoch')}, :{name} grants, profile {shape.get('profile')}")
-    elif shape.get("enrolled"):
+    elif shape.get("enrolled") and not shape.get("fault"):
         write("  policy    none: first come, first served")
+    if shape.get("fault"):
+        write(f"  damaged   {line(shape['fault'], 400)}")
+    for living in shape.get("living") or ():
+        write(
+            f"  alive     :{line(living['alias'], 64)} ({line(living['executable'], 64)}),"
+            f" launch {line(living['launchId'], 64)}, supervisor {living.get('supervisor')}"
+        )
     holder = shape.get("holder")
     if holder:
         _show_holder(holder)
@@ -286,29 +298,61 @@ def _recover(options: Namespace) -> int:
     _require_person(options)
     from tieline.runtime.locate import places
     from tieline.runtime.resources.coordinator import Coordinator
-    from tieline.runtime.resources.viewing import evidence, local_viewer, recover
+    from tieline.runtime.resources.mending import SHARED_RECORDS, rebuild
 
-    key = _key(options.subject)
     coordinator = Coordinator(places(os.environ).coordination)
     try:
-        launch = options.launch or _only_launch(coordinator, key)
-        lines = evidence(coordinator, key, launch)
-        for text in lines:
-            note("  " + line(text, 400))
-        if not options.launch and not _is_typed(launch):
-            raise Refused("RECOVERY_REQUIRED", "the launch id was not typed; nothing was changed")
-        said = options.evidence or "an operator looked at the evidence and answers for it"
-        shape = recover(coordinator, key, launch, said, local_viewer())
+        if options.subject in SHARED_RECORDS:
+            said = rebuild(coordinator, options.subject)
+            body: dict[str, Any] = {"record": options.subject}
+        else:
+            body = _answer(options, coordinator, _key(options.subject))
+            said = f"recovered {line(options.subject, 256)}; its history says who answered, and why"
     finally:
         coordinator.close()
     if options.json:
-        body = {"launchId": launch, "evidence": lines, "resource": shape, "root": None}
-        write_json("resource", {"action": "recover", **body})
+        write_json("resource", {"action": "recover", **body, "root": None})
     else:
-        write(f"recovered {line(launch, 64)}; the resource's history says who answered, and why")
-        _show(shape)
+        write(said)
+        if "resource" in body:
+            _show(body["resource"])
     flush()
     return 0
+
+
+def _answer(options: Namespace, coordinator: Any, key: Any) -> dict[str, Any]:
+    """Show the evidence and take the person's answer; return what came of it."""
+    from tieline.runtime.resources.viewing import evidence, local_viewer, recover
+
+    said = options.evidence or "an operator looked at the evidence and answers for it"
+    damage = coordinator.store.damage(key)
+    if damage is not None:
+        return _answer_for_record(options, coordinator, damage, said)
+    launch = options.launch or _only_launch(coordinator, key)
+    lines = evidence(coordinator, key, launch)
+    for text in lines:
+        note("  " + line(text, 400))
+    if not options.launch:
+        _require_typed(key, "launch", launch)
+    shape = recover(coordinator, key, launch, said, local_viewer())
+    return {"launchId": launch, "evidence": lines, "resource": shape}
+
+
+def _answer_for_record(options: Namespace, coordinator: Any, damage: Any, said: str) -> dict[str, Any]:
+    from tieline.runtime.resources.mending import evidence_of_damage, mend
+    from tieline.runtime.resources.viewing import local_viewer
+
+    key, record = damage.resource, damage.record_id
+    lines, is_alive = evidence_of_damage(coordinator, damage)
+    for text in lines:
+        note("  " + line(text, 400))
+    if is_alive:
+        refused = Refused("RESOURCE_BUSY", f"a command of {key} is alive; nothing was changed")
+        raise refused.advising(f"wait for its end, or end it yourself; then `tieline resource recover {key}`")
+    if not options.record:
+        _require_typed(key, "record", record)
+    shape = mend(coordinator, key, options.record or record, said, local_viewer())
+    return {"recordId": record, "evidence": lines, "resource": shape}
 
 
 def _require_person(options: Namespace) -> None:
@@ -319,10 +363,8 @@ def _require_person(options: Namespace) -> None:
         return
     client.close()
     if found.is_below_host and found.rule == "ancestor":
-        raise Refused(
-            "CAPABILITY_DENIED",
-            "recovery is a person's act: run it in a terminal that no agent has started",
-        )
+        refused = Refused("CAPABILITY_DENIED", "recovery is a person's act, and this terminal is an agent's")
+        raise refused.advising("run it yourself, in a terminal that no agent has started")
 
 
 def _only_launch(coordinator: Any, key: Any) -> str:
@@ -337,16 +379,21 @@ def _only_launch(coordinator: Any, key: Any) -> str:
     if not found:
         raise Refused("INVALID_PARAMS", f"no command holds or blocks {key}: there is nothing to recover")
     names = ", ".join(sorted(found))
-    raise Refused("AMBIGUOUS_TARGET", f"{len(found)} commands block {key}; name one with --launch: {names}")
+    refused = Refused("AMBIGUOUS_TARGET", f"{len(found)} commands block {key}: {names}")
+    raise refused.advising(f"name one: `tieline resource recover {key} --launch {min(found)}`")
 
 
-def _is_typed(launch: str) -> bool:
-    """Return whether the person typed the launch id; without a terminal nobody can."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        note("tieline resource: pass --launch ID, as shown above; there is no terminal to type it")
-        return False
-    note(f"type the launch id to answer for its end ({launch}):")
-    return sys.stdin.readline().strip() == launch
+def _require_typed(key: Any, what: str, name: str) -> None:
+    """Return when the person typed the id of what is answered for; without a terminal nobody can."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        note(f"type the {what} id to answer for it ({name}):")
+        if sys.stdin.readline().strip() == name:
+            return
+    refused = Refused("RECOVERY_REQUIRED", f"the {what} id {name} was not typed; nothing was changed")
+    raise refused.advising(
+        f"when you have looked, type it, or pass it: `tieline resource recover {key} --{what} {name}`"
+        " --evidence TEXT"
+    )
 
 
 def write_event(event: dict[str, Any], *, as_json: bool) -> None:

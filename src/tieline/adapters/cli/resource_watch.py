@@ -83,8 +83,10 @@ class _Follower:
         from tieline.runtime.resources.viewing import events, glimpse
 
         keys = self._coordinator.known_keys() if self._key is None else (self._key,)
-        for key in keys:
-            document = self._coordinator.store.read(key)
+        store = self._coordinator.store
+        documents = self._coordinator.readable(keys) if self._key is None else [store.read(keys[0])]
+        for document in documents:
+            key = document.resource
             since = self._sequences.get(key)
             if since is None:
                 since = (

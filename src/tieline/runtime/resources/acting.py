@@ -29,6 +29,20 @@ if TYPE_CHECKING:
 
 __all__ = ["claimant_of_peer", "coordinate", "list_all", "policy"]
 
+CONTROL_ADVICE = (
+    "set allow_resource_control = true under [communication] in config.toml, or start the agent that shall"
+    " control with TIELINE_ALLOW_RESOURCE_CONTROL=1; it is read when an agent starts"
+)
+RUN_CONTROL_ADVICE = "let this run's root do it, or have it delegate resource.control when it begins a run"
+TAKEOVER_ADVICE = (
+    "run `tieline resource policy` with --takeover yourself, in a terminal that no agent has started"
+)
+OPEN_ADVICE = "start it as it is: `tieline run --resource {key} -- COMMAND` gets its turn without a grant"
+REPLACE_ADVICE = (
+    "let the present controller do it, which `tieline resource status {key}` names, or add --takeover in a"
+    " terminal that no agent has started"
+)
+
 
 async def coordinate(node: "Node", actor: Actor, asked: CoordinateResource) -> Reply:
     """Carry out one operation of `coordinate_resource`, whose fields were checked."""
@@ -42,7 +56,7 @@ async def coordinate(node: "Node", actor: Actor, asked: CoordinateResource) -> R
             node.require(peer, Capability.REQUEST)
             return await _request(node, principal, asked)
         case "grant":
-            node.require(peer, Capability.CONTROL)
+            _require_control(node, peer, principal)
             key, document = await _holding(node, asked.request_id or "")
             peers = await liveness.of_claimants(node, [document])
             grant = Grant(principal, asked.request_id or "", asked.epoch)
@@ -53,7 +67,7 @@ async def coordinate(node: "Node", actor: Actor, asked: CoordinateResource) -> R
             shape = Release if asked.operation == "release" else Cancel
             return await _decided(node, principal, key, shape(principal, asked.request_id or ""), {})
         case "set_controller":
-            node.require(peer, Capability.CONTROL)
+            _require_control(node, peer, principal)
             wish = SetResourcePolicy(
                 resource=asked.resource or "",
                 controller=asked.controller,
@@ -74,17 +88,28 @@ async def list_all(node: "Node", actor: Actor, asked: ListResources) -> Reply:
 async def policy(node: "Node", actor: Actor, asked: SetResourcePolicy) -> Reply:
     """Install a policy, open the resource again, or take peers out."""
     peer = node.acting_peer(actor, asked.run)
-    node.require(peer, Capability.CONTROL)
+    principal = node.desk.principal(peer)
+    _require_control(node, peer, principal)
     if asked.is_takeover and (actor.act is not Act.PERSON or actor.is_in_tree):
-        raise Refused("CAPABILITY_DENIED", "a takeover is a person's word, given outside every agent")
+        refused = Refused("CAPABILITY_DENIED", "a takeover is a person's word, given outside every agent")
+        raise refused.advising(TAKEOVER_ADVICE)
     if sum((asked.is_open, bool(asked.unenrol), asked.controller is not None)) != 1:
         raise Refused("INVALID_PARAMS", "give one of controller, isOpen and unenrol")
-    principal = node.desk.principal(peer)
     if not asked.unenrol:
         return await _install(node, principal, asked)
     key = await _key(node, asked.resource)
     leaving = tuple([await _peer_id(node, name) for name in asked.unenrol])
     return await _decided(node, principal, key, Unenrol(principal, key, leaving), {})
+
+
+def _require_control(node: "Node", peer: Peer, principal: Principal) -> None:
+    """Refuse who may not control resources, and say what would change that."""
+    try:
+        node.require(peer, Capability.CONTROL)
+    except Refused as refused:
+        if refused.code == "CAPABILITY_DENIED":
+            refused.advising(CONTROL_ADVICE if principal.peer.run is None else RUN_CONTROL_ADVICE)
+        raise
 
 
 async def _request(node: "Node", principal: Principal, asked: CoordinateResource) -> Reply:
@@ -132,7 +157,16 @@ async def _install(node: "Node", principal: Principal, asked: SetResourcePolicy)
 async def _decided(
     node: "Node", principal: Principal, key: ResourceKey, command: Any, peers: dict[str, Any]
 ) -> Reply:
-    await node.desk.run(lambda coordinator: coordinator.decide([key], command, peers=peers))
+    try:
+        await node.desk.run(lambda coordinator: coordinator.decide([key], command, peers=peers))
+    except Refused as refused:
+        if refused.code == "CAPABILITY_DENIED":
+            document = await node.desk.run(lambda coordinator: coordinator.store.read(key))
+            if isinstance(command, SetPolicy):
+                refused.advising(REPLACE_ADVICE.format(key=key))
+            elif document.policy is None:
+                refused.advising(OPEN_ADVICE.format(key=key))
+        raise
     return await _reply(node, principal, key, getattr(command, "request_id", None))
 
 
@@ -217,7 +251,7 @@ async def _holding(node: "Node", request_id: str) -> tuple[ResourceKey, Document
     """
 
     def find(coordinator: Coordinator) -> list[Document]:
-        documents = (coordinator.store.read(key) for key in coordinator.known_keys())
+        documents = coordinator.readable(coordinator.known_keys())
         return [one for one in documents if one.ticket(request_id) is not None]
 
     found = await node.desk.run(find)
@@ -228,8 +262,10 @@ async def _holding(node: "Node", request_id: str) -> tuple[ResourceKey, Document
     ]
     chosen = live or found
     if not chosen:
-        raise Refused("INVALID_PARAMS", "no resource has a ticket of this requestId")
+        refused = Refused("INVALID_PARAMS", "no resource has a ticket of this requestId")
+        raise refused.advising("take the id from `tieline resource status`, where who waits is shown with it")
     if len(chosen) > 1:
         keys = ", ".join(one.resource for one in chosen[:8])
-        raise Refused("AMBIGUOUS_TARGET", f"several resources have a ticket of this requestId: {keys}")
+        refused = Refused("AMBIGUOUS_TARGET", f"several resources have a ticket of this requestId: {keys}")
+        raise refused.advising("request each under an id of its own; `tieline resource status` shows them")
     return chosen[0].resource, chosen[0]

@@ -14,7 +14,6 @@ Rule 4: a wait costs no model turn, and next to no processor time.
 Source: reference/native.md 2.13, 2.14, 3.5; reference/reliability.md I31 to I36.
 """
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -203,16 +202,19 @@ class Coordinator:
             document = Document(resource=key, policy=damage.policy, enrolment=damage.enrolment)
         return coordination.is_gated(document, peer_ids, classes)
 
-    def readable(self) -> list[Document]:
-        """Return every resource whose record can be believed.
+    def readable(self, keys: Iterable[ResourceKey]) -> list[Document]:
+        """Return those of these resources whose record can be believed.
 
         Raises:
             Refused, RecoveryRequired: as `known_keys`.
         """
         found: list[Document] = []
-        for key in self.known_keys():
-            with contextlib.suppress(RecoveryRequired):  # `damages` of the store tells of it
+        for key in keys:
+            try:
                 found.append(self.store.read(key))
+            except RecoveryRequired:
+                if self.store.damage(key) is None:
+                    found.append(self.store.read(key))
         return found
 
     def known_keys(self) -> tuple[ResourceKey, ...]:

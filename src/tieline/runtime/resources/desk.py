@@ -87,8 +87,11 @@ class Desk:
         if not self.is_granting_in_order:
             own = Principal(own.peer, own.capabilities - {Capability.CONTROL.value}, own.alias)
         liveness = import_module("tieline.runtime.resources.liveness")
-        wanted = sorted(set(keys))
-        documents = await self.run(lambda coordinator: [coordinator.store.read(key) for key in wanted])
+        asked = sorted(set(keys))
+        documents = await self.run(lambda coordinator: coordinator.readable(asked))
+        wanted = [document.resource for document in documents]
+        for key in set(asked).difference(wanted):
+            self._documents.pop(key, None)  # damaged: what this root has there is judged when it is mended
         peers = await liveness.of_claimants(self._node, documents)
         outcome = await self.run(lambda coordinator: coordinator.observe(wanted, own, peers))
         self._due_mono_ms = outcome.deadline_mono_ms
@@ -173,9 +176,12 @@ class Desk:
         if not names:
             return []
         digest = import_module("tieline.model.resource").key_digest
-        return [
-            coordinator.store.read(key) for key in coordinator.known_keys() if f"{digest(key)}.json" in names
-        ]
+        try:
+            keys = [key for key in coordinator.known_keys() if f"{digest(key)}.json" in names]
+            return coordinator.readable(keys)
+        except TielineError:
+            self._files = Glance(self._files.path)  # all of it is looked at again when the index is mended
+            raise
 
     def _tell(self, document: Document, own: frozenset[str]) -> None:
         if self._feed is None:
@@ -236,11 +242,11 @@ class Desk:
 
         def end(coordinator: "Coordinator") -> None:
             keys = [
-                key
-                for key in coordinator.known_keys()
+                document.resource
+                for document in coordinator.readable(coordinator.known_keys())
                 if any(
                     ticket.claimant.peer_id == peer.id and ticket.state in _UNUSED
-                    for ticket in coordinator.store.read(key).tickets
+                    for ticket in document.tickets
                 )
             ]
             if keys:

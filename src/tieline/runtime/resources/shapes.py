@@ -7,12 +7,32 @@ Rule 3: names are camel case, times ISO-8601 UTC; absent facts are absent.
 Source: reference/native.md 2.13 "Snapshot", "Events", 3.5 "status visibility"; docs/json-shapes.md.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from tieline.model.moment import to_iso
-from tieline.model.resource import ResourceEvent, ResourceKey, Snapshot, Ticket, TicketState
+from tieline.model.resource import Launch, ResourceEvent, ResourceKey, Snapshot, Ticket, TicketState
+from tieline.store.resources import Damage
 
-__all__ = ["event", "headline", "next_action", "snapshot", "ticket"]
+__all__ = ["advice", "damaged", "event", "headline", "next_action", "snapshot", "ticket"]
+
+ADVICE = {
+    "AMBIGUOUS_TARGET": "name one ticket: `tieline resource status {key}` shows them",
+    "CAPABILITY_DENIED": "let its controller do it: `tieline resource status {key}` names it",
+    "QUEUE_FULL": "wait until some of those in line have ended; `tieline resource status {key}` shows them",
+    "RECOVERY_REQUIRED": "`tieline resource recover {key}` shows the evidence, and who may answer for it",
+    "SCOPE_DENIED": (
+        "use a ticket of your own, or ask the controller to enrol you; `tieline resource status {key}` shows"
+        " both"
+    ),
+    "TARGET_ENDED": "request it again; `tieline resource status {key}` shows who waits",
+}
+"""What helps at a resource where the code's own next action speaks of messages."""
+
+
+def advice(code: str, key: ResourceKey) -> str:
+    """Return what helps at a resource, empty where the code says it well enough."""
+    return ADVICE.get(code, "").format(key=key)
 
 
 def _without_none(shape: dict[str, Any]) -> dict[str, Any]:
@@ -81,6 +101,32 @@ def snapshot(item: Snapshot, now_ms: int, life: dict[str, Any] | None = None) ->
             for one in item.blockers
         ] or None
     shape["nextAction"] = next_action(item, life or {})
+    return _without_none(shape)
+
+
+def damaged(item: Damage, living: Sequence[Launch], *, is_enrolled: bool) -> dict[str, Any]:
+    """Return a resource whose record cannot be believed; `living` are its commands that are seen alive."""
+    shape: dict[str, Any] = {
+        "resource": item.resource,
+        "state": "damaged",
+        "configured": item.policy is not None,
+        "enrolled": is_enrolled,
+        "fault": item.text,
+        "recordId": item.record_id,
+        "nextAction": item.action,
+    }
+    if living:
+        shape["nextAction"] = f"a command of it still runs: wait for its end; then, {item.action}"
+    if is_enrolled:
+        shape["living"] = [
+            {
+                "launchId": one.launch_id,
+                "alias": one.claimant.alias,
+                "executable": one.executable,
+                "supervisor": None if one.supervisor is None else one.supervisor.pid,
+            }
+            for one in living
+        ] or None
     return _without_none(shape)
 
 

@@ -13,15 +13,16 @@ from typing import Any
 
 from tieline.engine import coordination
 from tieline.engine.coordination import Facts, Recover, Status
-from tieline.errors import Refused
+from tieline.errors import RecoveryRequired, Refused
 from tieline.model.identity import Capability, Peer, Principal
 from tieline.model.process import Liveness
 from tieline.model.resource import Document, Launch, Ledger, ResourceKey, Snapshot, TicketState
 from tieline.runtime.resources import shapes
 from tieline.runtime.resources.coordinator import Coordinator, now
 from tieline.shell.process import probe
+from tieline.store.resources import Damage
 
-__all__ = ["events", "evidence", "glimpse", "local_viewer", "recover", "status", "status_of_all"]
+__all__ = ["damaged", "events", "evidence", "glimpse", "local_viewer", "recover", "status", "status_of_all"]
 
 _USED = frozenset({TicketState.STARTING, TicketState.RUNNING})
 
@@ -48,8 +49,30 @@ def status(
 
 
 def status_of_all(coordinator: Coordinator, caller: Principal) -> list[dict[str, Any]]:
-    """Return every resource that was ever used, as the caller may see it."""
-    return [status(coordinator, key, caller) for key in coordinator.known_keys()]
+    """Return every resource that was ever used, as the caller may see it; a damaged one as such.
+
+    Raises:
+        Refused, RecoveryRequired: as `Coordinator.known_keys`; the ledger is damaged.
+    """
+    return [_status_or_damage(coordinator, key, caller) for key in coordinator.known_keys()]
+
+
+def _status_or_damage(coordinator: Coordinator, key: ResourceKey, caller: Principal) -> dict[str, Any]:
+    try:
+        return status(coordinator, key, caller)
+    except RecoveryRequired:
+        damage = coordinator.store.damage(key)
+        if damage is None:
+            raise
+        return damaged(coordinator, damage, caller)
+
+
+def damaged(coordinator: Coordinator, damage: Damage, caller: Principal) -> dict[str, Any]:
+    """Return a resource whose record cannot be believed, as the caller may see it."""
+    named = {caller.peer.id, caller.peer.root.id}
+    is_enrolled = damage.policy is None or not named.isdisjoint(damage.enrolment)
+    living = [one for one in damage.launches if coordinator.probe(one).state == "alive"]
+    return shapes.damaged(damage, living, is_enrolled=is_enrolled)
 
 
 def glimpse(coordinator: Coordinator, key: ResourceKey, caller: Principal) -> dict[str, Any]:

@@ -23,17 +23,20 @@ class Glance:
     """Which files of a directory are not what they were at the last look.
 
     Files there are replaced whole, so each change is another inode or another time.
+
+    Attributes:
+        path: The directory.
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._stamp: int | None = None
         self._files: dict[str, tuple[int, int, int]] = {}
 
     def is_changed(self) -> bool:
         """Return whether anything was put into the directory since the last call; one call of the system."""
         try:
-            stamp: int | None = os.stat(self._path).st_mtime_ns
+            stamp: int | None = os.stat(self.path).st_mtime_ns
         except OSError:
             stamp = None
         is_changed = stamp != self._stamp
@@ -44,7 +47,7 @@ class Glance:
         """Return the names of the documents that were put there since the last call."""
         now: dict[str, tuple[int, int, int]] = {}
         try:
-            with os.scandir(self._path) as entries:
+            with os.scandir(self.path) as entries:
                 for entry in entries:
                     if entry.name.endswith(".json"):
                         held = entry.stat(follow_symlinks=False)
