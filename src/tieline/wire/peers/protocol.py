@@ -175,7 +175,7 @@ class Inbound:
         if grade is None:
             self._close("unauthenticated")
             return
-        self._grade, self._deadline_ms = grade, None
+        self._grade = grade
         self._events.append(Authenticated(grade))
 
     def _read(self, line: bytes, grade: Grade) -> None:
