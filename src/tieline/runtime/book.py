@@ -30,7 +30,8 @@ class Book:
 
     def roots(self) -> list[Root]:
         """Return everybody else, and ourselves where a name of ours may be meant."""
-        return self._node.neighbours.roots(self._node.now())
+        native, windows = self._node.neighbours.roots(self._node.now()), self._node.windows
+        return native if windows is None else windows.roots(native, self._node.neighbours.pids)
 
     def own_root(self) -> Root:
         """Return ourselves as a directory entry, with our live runs."""
@@ -38,7 +39,10 @@ class Book:
             Run(item.run, item.alias, "thinking", tuple(item.capabilities))
             for item in self._node.engine.live_runs()
         )
+        windows = self._node.windows
         return Root(
+            ref=windows.ref if windows is not None else "",
+            address=windows.address if windows is not None else "",
             instance=self._node.instance,
             session=self._node.session,
             alias=self._node.alias,
@@ -77,8 +81,10 @@ class Book:
         self._node.neighbours.runs_told(instance, runs, self._node.now())
         return runs
 
-    def listing(self, scope: Scope, query: str, cursor: str | None) -> Listing | Refusal:
-        """Return one page of who can be seen."""
+    def listing(
+        self, scope: Scope, query: str, cursor: str | None, *, is_crossing: bool = False
+    ) -> Listing | Refusal:
+        """Return one page of who can be seen; with `is_crossing` the windows of every project."""
         return directory.listing(
             self._node.place,
             self.roots(),
@@ -86,19 +92,28 @@ class Book:
             query=query,
             cursor=cursor,
             page_size=self._node.settings.limits.directory_page_size,
+            is_crossing=is_crossing,
         )
 
-    async def resolve(self, target: str, scope: Scope | None) -> Descriptor | Refusal:
+    @property
+    def other_projects_count(self) -> int:
+        """Windows of other projects, which a listing does not show unless it crosses."""
+        return directory.others_count(self.roots())
+
+    async def resolve(
+        self, target: str, scope: Scope | None, *, is_crossing: bool = False
+    ) -> Descriptor | Refusal:
         """Return the one peer that `target` names now; its owner's record is read anew."""
         owner = self._node.neighbours.owner_of(target) if is_peer_id(target) else None
         if owner is not None and target != Peer(owner).id:
             await self._ask_runs_lately(owner)  # whether it still runs, its root says at acceptance
         root = None if owner is None else self._node.neighbours.root(owner)
         known = [self.own_root(), *self.roots()] if root is None else [root]
-        found = directory.resolve(self._node.place, known, target, scope)
+        found = directory.resolve(self._node.place, known, target, scope, is_crossing=is_crossing)
         if isinstance(found, Refusal) and found.code == "UNKNOWN_TARGET" and owner is None:
             await self.refresh_runs(scope or self._node.settings.scope, is_exact=True)
-            found = directory.resolve(self._node.place, [self.own_root(), *self.roots()], target, scope)
+            known = [self.own_root(), *self.roots()]
+            found = directory.resolve(self._node.place, known, target, scope, is_crossing=is_crossing)
         if isinstance(found, Refusal) and owner is not None and found.code == "UNKNOWN_TARGET":
             code = "TARGET_ENDED" if target != Peer(owner).id else "PEER_OFFLINE"
             return Refusal(code, "this peer was here and is not any more")
@@ -112,7 +127,8 @@ class Book:
         """
         if is_peer_id(text):
             return text
-        found = directory.resolve(self._node.place, [self.own_root(), *self.roots()], text)
+        known = [self.own_root(), *self.roots()]
+        found = directory.resolve(self._node.place, known, text, is_crossing=True)
         if isinstance(found, Refusal):
             raise Refused.of(found)
         return found.peer.id

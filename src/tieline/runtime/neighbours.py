@@ -23,7 +23,7 @@ from tieline.shell.switchboard import Far
 from tieline.store.presence import PresenceStore, Record
 from tieline.wire.native.protocol import Advertised
 
-__all__ = ["Neighbours", "repository_of"]
+__all__ = ["Neighbours", "git_answer", "repository_of"]
 
 GIT_SECONDS_MAX = 2
 ROOTS_AT_ONCE = 4
@@ -35,12 +35,9 @@ INDEX_MAX = 16_384
 AskRuns = Callable[[str], Awaitable[tuple[Run, ...] | None]]
 
 
-def repository_of(workspace: str) -> str:
-    """Return the canonical git common directory of a workspace, or "" where there is none.
-
-    Source: reference/native.md 2.3.
-    """
-    command = ["git", "-C", workspace, "rev-parse", "--path-format=absolute", "--git-common-dir"]
+def git_answer(workspace: str, *asked: str) -> str:
+    """Return the absolute path that `git rev-parse` answers in a workspace, or "" where there is none."""
+    command = ["git", "-C", workspace, "rev-parse", "--path-format=absolute", *asked]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(  # noqa: S603 - a fixed program, our own workspace as its argument
@@ -49,7 +46,16 @@ def repository_of(workspace: str) -> str:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return os.path.realpath(done.stdout.strip()) if done.returncode == 0 and done.stdout.strip() else ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def repository_of(workspace: str) -> str:
+    """Return the canonical git common directory of a workspace, or "" where there is none.
+
+    Source: reference/native.md 2.3.
+    """
+    found = git_answer(workspace, "--git-common-dir")
+    return os.path.realpath(found) if found else ""
 
 
 class Neighbours:
@@ -63,6 +69,8 @@ class Neighbours:
         self._index: dict[str, str] = {}  # peer id -> instance, from what was listed
         self._places: dict[tuple[str, str | None, str | None, str], Place] = {}
         self._ages: dict[str, int] = {}
+        self.pids: dict[str, int] = {}
+        """Process of each listed instance."""
 
     # ------------------------------------------------------------ one far end
 
@@ -108,12 +116,14 @@ class Neighbours:
         """Return everybody else that presence shows and that is not stale."""
         found: list[Root] = []
         self._ages.clear()
+        self.pids.clear()
         for record in self._store.scan(now.wall_ms):
             if record.freshness != "fresh":
                 continue
             root = self._root(record)
             if root.instance == self._instance:
                 continue
+            self.pids[root.instance] = record.pid
             self._ages[root.instance] = max(0, now.wall_ms - record.updated_ms)
             self._note(peer_id(root.instance, None), root.instance)
             for run in root.runs:

@@ -21,16 +21,16 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tieline import config
 from tieline.config import Settings
 from tieline.engine.contract import Act, Command, Held
 from tieline.engine.directory import Place
 from tieline.engine.messaging import Messaging
 from tieline.errors import Refusal, Refused, TielineError
 from tieline.keys import PrivateKey
-from tieline.model.identity import Capability, Peer, generated_alias
+from tieline.model.identity import Capability, Peer, generated_alias, wire_of
 from tieline.model.moment import Moment
 from tieline.model.receipt import Event
+from tieline.model.traits import NATIVE
 from tieline.runtime import inspect, neighbours, options, render, seams, world
 from tieline.runtime.book import Book
 from tieline.runtime.calls import Actor
@@ -41,12 +41,12 @@ from tieline.runtime.logs import Log
 from tieline.runtime.neighbours import Neighbours
 from tieline.runtime.operations import Operations
 from tieline.runtime.options import Places, RootOptions
+from tieline.runtime.publication import Publication
 from tieline.runtime.resources.desk import Desk
 from tieline.runtime.signals import Signal, Watch
 from tieline.runtime.tasks import Tasks
-from tieline.runtime.tidying import tidy
+from tieline.runtime.windows import Windows
 from tieline.runtime.world import World
-from tieline.shell import link
 from tieline.shell.driver import Driver
 from tieline.shell.endpoint import CONTROL_SUFFIX, NATIVE_SUFFIX, Endpoint, bind_endpoint
 from tieline.shell.process import identify, make_undumpable, require_supported_platform, self_identity
@@ -64,8 +64,17 @@ ROOT_CAPABILITIES = (Capability.SEND, Capability.RECEIVE, Capability.WAIT, Capab
 class Node:
     """A running root. Made by `open`; ended by `close`."""
 
-    def __init__(self, held: RootOptions, settings: Settings, places: Places, seam: Seam = no_seam) -> None:
+    def __init__(
+        self,
+        held: RootOptions,
+        settings: Settings,
+        places: Places,
+        seam: Seam = no_seam,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.seam = seam
+        self._environment = environment or {}
+        self.windows: Windows | None = None  # our place among the windows of another wire
         self.settings, self.places, self.options = settings, places, held
         self.instance = str(uuid.uuid4())
         self.started = self.now()
@@ -104,7 +113,7 @@ class Node:
         self.shutdown = asyncio.Event()
         self._subscribers: list[Callable[[str, dict[str, Any]], None]] = []
         self._signals: weakref.WeakValueDictionary[str, Signal] = weakref.WeakValueDictionary()
-        self._is_closing = False
+        self.is_closing = False
 
     # ------------------------------------------------------------ opening and closing
 
@@ -122,7 +131,7 @@ class Node:
         if not settings.enabled:
             raise Refused("COMMUNICATION_DISABLED", "communication is switched off in the configuration")
         places = options.places(held, settings, environment)
-        node = cls(held, settings, places, seams.of_environment(environment))
+        node = cls(held, settings, places, seams.of_environment(environment), environment)
         await node._start()
         return node
 
@@ -142,11 +151,12 @@ class Node:
         self.neighbours = Neighbours(
             self.presence, instance=self.instance, place=self.place, settings=self.settings
         )
-        self._server = self._serve()
-        self._control = ControlServer(self, self.control_endpoint.sock)
+        self.windows = await Windows.of(self, self._environment)
+        self.publication = Publication(self)
+        self.control = ControlServer(self, self.control_endpoint.sock)
         if self.options.is_published:
             self._publish()
-        self.tasks.start(self._beat())
+        self.tasks.start(self.publication.beat())
         self.log.note("opened", alias=self.alias, scope=str(self.settings.scope))
 
     def _bind(self, suffix: str) -> Endpoint:
@@ -161,13 +171,11 @@ class Node:
 
     async def close(self) -> None:
         """End in order: no invitations, join what was admitted, hang up, close the store."""
-        if self._is_closing:
+        if self.is_closing:
             return
-        self._is_closing = True
-        with contextlib.suppress(TielineError, OSError):
-            self.neighbours.withdraw()
-        self._server.close()
-        self._control.close()
+        self.is_closing = True
+        self.publication.withdraw()
+        self.control.close()
         await self.desk.close()
         done = self._loop.create_future()
         self.driver.close(lambda: _put(done, None))
@@ -175,7 +183,8 @@ class Node:
             async with asyncio.timeout(CLOSE_SECONDS_MAX):
                 await done
                 await asyncio.sleep(0)
-        self.switchboard.close()
+        for carrier in self.carriers:
+            carrier.close()
         await asyncio.sleep(0)
         await self.tasks.stop()
         self.world.stop()
@@ -202,8 +211,8 @@ class Node:
         return secrets.token_hex(16)
 
     def new_message_id(self) -> str:
-        """Return a fresh message id that sorts by time."""
-        return f"{self.now().wall_ms:012x}-{secrets.token_hex(10)}"
+        """Return a fresh message id that sorts by time: a UUID of version 7, which every wire takes."""
+        return world.new_id()
 
     # ------------------------------------------------------------ telling
 
@@ -243,6 +252,16 @@ class Node:
             self.host.is_wake_out = True
             self._tell_doors("wake", inspect.wake(self.engine, found[0]))
 
+    def tell_window_event(self, shape: dict[str, Any]) -> None:
+        """Tell the doors what a window said that is no message, and wake who waits for it."""
+        self._signal("arrival:" + shape["to"]).tell()
+        self._tell_doors("peer_update", {"event": shape})
+
+    @property
+    def has_host(self) -> bool:
+        """Whether a door listens that could answer for the host."""
+        return bool(self._subscribers)
+
     # ------------------------------------------------------------ asking
 
     def ask(self, command: Command) -> "asyncio.Future[Any]":
@@ -281,6 +300,8 @@ class Node:
         """Return whether a far end announced Tieline's features; asked of it only when that is needed."""
         if instance == self.instance:
             return True
+        if wire_of(instance) != NATIVE.name:
+            return None  # what such a wire can say is its trait; nobody is asked
         features = self.switchboard.features(instance)
         if features is None and is_needed:
             with contextlib.suppress(Refused):
@@ -397,7 +418,15 @@ class Node:
 
     def counters(self) -> dict[str, int]:
         """Return what was counted."""
-        return {**self.engine.counters, **self.switchboard.counters, "groups": self.driver.groups_count}
+        counted = {**self.engine.counters, "groups": self.driver.groups_count}
+        for carrier in self.carriers:
+            counted |= carrier.counters
+        return counted
+
+    @property
+    def carriers(self) -> "tuple[Switchboard | Windows, ...]":
+        """What carries messages to others, one for each wire that is on."""
+        return (self.switchboard,) if self.windows is None else (self.switchboard, self.windows)
 
     # ------------------------------------------------------------ presence
 
@@ -412,72 +441,13 @@ class Node:
             self._publish()
 
     def _publish(self) -> None:
-        facts = neighbours.own_record(
-            session=self.session,
-            place=self.place,
-            project=self.project,
-            harness=self.options.harness,
-            model=self.host.model,
-            mode=self.options.mode,
-            is_busy=self.host.is_busy,
-            activity=self.host.activity or "idle",
-            context_percent=self.host.context_percent,
-            started_ms=self.started.wall_ms,
-            message_count=self.engine.counters.get("accepted", 0),
-            communication=neighbours.communication(
-                instance=self.instance,
-                endpoint=self.endpoint.path,
-                public_key=self.key.public,
-                capabilities=self.capabilities,
-                alias=self.alias,
-                place=self.place,
-            ),
-        )
-        self.neighbours.publish(facts, self.now())
-        self.is_published = True
-
-    async def _beat(self) -> None:
-        """Every five seconds: publish, and bind again what a cleaner took away."""
-        is_tidied = False
-        while True:
-            await asyncio.sleep(config.HEARTBEAT_MS / 1000)
-            try:
-                if self.is_published and not self._is_closing:
-                    self._publish()
-                self._rebind()
-                self.desk.beat()
-                if not is_tidied:
-                    is_tidied = True
-                    # However long it takes, the beat goes on.
-                    self.tasks.start(asyncio.to_thread(self._tidy))
-            except (TielineError, OSError) as error:
-                self.log.failure("heartbeat", error)
-
-    def _serve(self) -> link.Listener:
-        return link.serve(self.switchboard, self.endpoint.sock, self.accept_failed)
+        self.publication.publish()
+        if self.windows is not None:
+            self.windows.state_changed()
 
     def accept_failed(self, error: BaseException) -> None:
         """Log why a connection could not be taken; links that are open go on."""
         self.log.failure("accept", error)
-
-    def _tidy(self) -> None:
-        tidy(self.places, self.custody, self.settings.limits.retention_ms)
-
-    def _rebind(self) -> None:
-        if self.endpoint.missing():
-            self._server.stop()
-            try:
-                self.endpoint = self.endpoint.republish()
-            finally:  # where that failed the old socket still serves who holds its name
-                self._server = self._serve()
-            self.log.note("endpoint republished")
-        if self.control_endpoint.missing():
-            self._control.stop()
-            try:
-                self.control_endpoint = self.control_endpoint.republish()
-            finally:
-                self._control.listen(self.control_endpoint.sock)
-            self.log.note("control endpoint republished")
 
 
 def _put(future: "asyncio.Future[Any]", answer: object) -> None:

@@ -8,6 +8,7 @@ Source: reference/native.md 1C, 1H, 2.4, 2.9; open-bugs.md O03, O04.
 """
 
 import asyncio
+import uuid
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,12 +19,15 @@ from tieline.errors import RecoveryRequired, Refusal, Refused
 from tieline.model.identity import Availability, Capability, Descriptor, Peer
 from tieline.model.message import Attachment, Delivery
 from tieline.model.receipt import FINAL, Receipt, State
+from tieline.wire.peers.frames import is_message_id
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
 
 __all__ = ["Wish", "expires_ms", "latest", "reach_of", "settled", "submit"]
 
+UUID_WIRES = frozenset({"pi-peers"})
+"""Where a message id is a UUID and nothing else."""
 UNSETTLED = frozenset({State.PENDING, State.UNKNOWN})
 
 
@@ -44,6 +48,7 @@ class Wish(msgspec.Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
     expiry_ms: int | None = None
     act: Act = Act.PERSON
+    is_crossing: bool = False  # into other projects, on a wire that knows projects
 
 
 async def submit(node: "Node", sender: Peer, wish: Wish) -> tuple[Descriptor, Receipt]:
@@ -53,18 +58,21 @@ async def submit(node: "Node", sender: Peer, wish: Wish) -> tuple[Descriptor, Re
         Refused: nothing was stored.
         RecoveryRequired: the store is in doubt; the same message id may be used again later.
     """
-    target = await node.book.resolve(wish.to, reach_of(node, sender, wish.scope))
+    reach = reach_of(node, sender, wish.scope)
+    target = await node.book.resolve(wish.to, reach, is_crossing=wish.is_crossing)
     if isinstance(target, Refusal):
         raise Refused.of(target)
     if target.availability is Availability.UNSUPPORTED:
-        raise Refused("UNSUPPORTED_PROTOCOL", f"{target.alias} speaks another protocol version")
+        raise Refused(
+            "UNSUPPORTED_PROTOCOL", f"{target.alias} speaks another protocol version (protocol_version)"
+        )
     if (
         target.availability is Availability.PRESENCE_ONLY
         or Capability.RECEIVE.value not in target.capabilities
     ):
         raise Refused("CAPABILITY_DENIED", f"{target.alias} has no inbox")
     draft = Draft(
-        message_id=wish.message_id or node.new_message_id(),
+        message_id=_message_id(node, target, wish.message_id),
         sender=sender,
         recipient=target.peer,
         standing=Standing(
@@ -92,6 +100,18 @@ async def submit(node: "Node", sender: Peer, wish: Wish) -> tuple[Descriptor, Re
             raise RecoveryRequired(answer.text)
         raise Refused.of(answer)
     return target, answer
+
+
+def _message_id(node: "Node", target: Descriptor, wanted: str | None) -> str:
+    """Return the id of a message: the one asked for, in the form that the target's wire takes.
+
+    Equal wishes give equal ids on every wire, so that a repeated call is the same message there, too.
+    """
+    if wanted is None:
+        return node.new_message_id()
+    if target.wire in UUID_WIRES and not is_message_id(wanted):
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, wanted))
+    return wanted
 
 
 def reach_of(node: "Node", peer: Peer, asked: Scope | None) -> Scope:

@@ -9,28 +9,31 @@ Source: STYLE.md 2 "each outside thing is touched in one file"; reference/reliab
 import asyncio
 import secrets
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tieline.engine.contract import Command, Offer, Row, Send
+from tieline.engine.contract import Answer, Command, Offer, Row, Send
 from tieline.engine.directory import relation
 from tieline.errors import RecoveryRequired, Refusal, Refused, TielineError
-from tieline.model.identity import Peer
+from tieline.model.identity import Peer, wire_of
 from tieline.model.moment import Moment
 from tieline.model.receipt import Event
 from tieline.runtime import answers
 from tieline.shell import link
 from tieline.shell.driver import Committed
 from tieline.shell.endpoint import owner_state
+from tieline.shell.peers import FIRST_LINK
 from tieline.shell.switchboard import Far, Line
 from tieline.wire.native import mapping
+from tieline.wire.peers.mapping import WIRE as WINDOWS_WIRE
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
 
-__all__ = ["World", "now"]
+__all__ = ["World", "new_id", "now"]
 
 REOPEN_FIRST_S, REOPEN_LAST_S = 1.0, 30.0
 """Pauses between two tries to open a store that is in doubt."""
@@ -40,6 +43,13 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def now() -> Moment:
     """Return the clocks; the monotonic one counts suspended time where the system tells it."""
     return Moment(time.time_ns() // 1_000_000, time.clock_gettime_ns(_CLOCK) // 1_000_000)
+
+
+def new_id() -> str:
+    """Return a fresh UUID of version 7: it sorts by time, and every wire takes it as a message id."""
+    number = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | 0x7 << 76 | 0b10 << 62
+    chance = secrets.randbits(74)
+    return str(uuid.UUID(int=number | (chance >> 62) << 64 | chance & (1 << 62) - 1))
 
 
 class World:
@@ -88,7 +98,8 @@ class World:
         self._is_rearming = False
         if self._is_stopped:
             return
-        dues = [due for due in (self._due_ms, self._node.switchboard.deadline_ms) if due is not None]
+        carried = (carrier.deadline_ms for carrier in self._node.carriers)
+        dues = [due for due in (self._due_ms, *carried) if due is not None]
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -98,7 +109,8 @@ class World:
 
     def _ring(self) -> None:
         self._timer = None
-        self._node.switchboard.tick()
+        for carrier in self._node.carriers:
+            carrier.tick()
         self._node.driver.tick()
         self.rearm()
 
@@ -139,9 +151,17 @@ class World:
         return self._node.custody.load()
 
     def send(self, send: Send) -> None:
-        """Carry out a send."""
+        """Carry out a send: an answer over the wire that asked, anything else over its instance's."""
         self._node.seam("world.sending")
-        self._node.switchboard.send(send)
+        windows = self._node.windows
+        if isinstance(send, Answer):
+            is_of_window = send.asked.link >= FIRST_LINK
+        else:
+            is_of_window = wire_of(send.instance) == WINDOWS_WIRE
+        if is_of_window and windows is not None:
+            windows.send(send)
+        else:
+            self._node.switchboard.send(send)
 
     def failed(self, error: Exception) -> None:
         """Log that a decision failed by a defect of ours."""

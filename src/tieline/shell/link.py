@@ -1,7 +1,7 @@
-"""One live socket and the switchboard it feeds; and the sockets that listen and dial.
+"""One live socket and the carrier it feeds (a switchboard, a post); and the sockets that listen and dial.
 
 Rule 1: the kernel's word on who is at the other end comes before the first byte is read (S7).
-Rule 2: bytes are handed on as they come; a switchboard that asks for a pause gets one.
+Rule 2: bytes are handed on as they come; a carrier that asks for a pause gets one.
 Rule 3: nothing here knows a frame.
 Rule 4: who connected and does not read its answers is not read either: what waits for it is bounded (K14).
     A line that we dialled is always read, so that two ends that write at once cannot wait for each other.
@@ -15,14 +15,14 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from tieline.errors import Refusal, Refused, TielineError
-from tieline.shell.endpoint import NATIVE_SUFFIX, connect, verify_target
+from tieline.shell.endpoint import NATIVE_SUFFIX, connect, verify_target, verify_window
 from tieline.shell.process import peer_credentials
-from tieline.shell.switchboard import Far, Switchboard
+from tieline.shell.switchboard import Far
 
-__all__ = ["Listener", "SocketLine", "dial", "refusal_of", "serve"]
+__all__ = ["Carrier", "Listener", "SocketLine", "dial", "dial_window", "refusal_of", "serve"]
 
 WRITE_HIGH_BYTES = 4_194_304
 """A far end that lets this much wait unread is hung up on: loss is visible, memory is bounded (K14)."""
@@ -31,13 +31,26 @@ ACCEPTS_PER_TURN = 16
 """More would let a crowd at the door keep the links that are open waiting."""
 
 
-class SocketLine(asyncio.Protocol):
-    """A switchboard's line over one Unix socket."""
+class Carrier(Protocol):
+    """What a line feeds."""
 
-    def __init__(self, switchboard: Switchboard, ready: Callable[["SocketLine"], None] | None = None) -> None:
+    def accepted(self, line: "SocketLine") -> int | None:
+        """A far end connected; return the number of its link, or None when it was turned away."""
+
+    def received(self, number: int, data: bytes) -> None:
+        """Bytes came in."""
+
+    def lost(self, number: int) -> None:
+        """The socket is closed."""
+
+
+class SocketLine(asyncio.Protocol):
+    """A carrier's line over one Unix socket."""
+
+    def __init__(self, carrier: Carrier, ready: Callable[["SocketLine"], None] | None = None) -> None:
         self.pid: int | None = None
         self.number: int | None = None
-        self._switchboard = switchboard
+        self._carrier = carrier
         self._ready = ready
         self._transport: asyncio.Transport | None = None
         self._is_paused = False  # reading, at present
@@ -45,7 +58,7 @@ class SocketLine(asyncio.Protocol):
         self._is_unread = False  # the far end leaves our answers where they are
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Check the far end's user, then join the switchboard."""
+        """Check the far end's user, then join the carrier."""
         self._transport = cast("asyncio.Transport", transport)
         try:
             credentials = peer_credentials(transport.get_extra_info("socket"))
@@ -57,20 +70,20 @@ class SocketLine(asyncio.Protocol):
             return
         self.pid = credentials.pid
         if self._ready is None:
-            self.number = self._switchboard.accepted(self)
+            self.number = self._carrier.accepted(self)
         else:
             self._ready(self)
 
     def data_received(self, data: bytes) -> None:
         """Hand bytes on."""
         if self.number is not None:
-            self._switchboard.received(self.number, data)
+            self._carrier.received(self.number, data)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the switchboard needs no reason
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the carrier needs no reason
         """Tell that the socket is closed."""
         self._transport = None
         if self.number is not None:
-            self._switchboard.lost(self.number)
+            self._carrier.lost(self.number)
 
     def write(self, data: bytes) -> None:
         """Hand over bytes; a far end that does not read is hung up on."""
@@ -80,6 +93,11 @@ class SocketLine(asyncio.Protocol):
         transport.write(data)
         if transport.get_write_buffer_size() > WRITE_HIGH_BYTES:
             transport.abort()
+
+    def finish(self) -> None:
+        """Send what was handed over, then say that nothing more comes."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
 
     def close(self) -> None:
         """Send what was handed over, then close."""
@@ -174,12 +192,12 @@ class Listener:
         self._sock.close()
 
 
-def serve(switchboard: Switchboard, sock: socket.socket, failed: Callable[[BaseException], None]) -> Listener:
+def serve(carrier: Carrier, sock: socket.socket, failed: Callable[[BaseException], None]) -> Listener:
     """Accept on an endpoint's listening socket; `failed` is told what goes wrong there."""
-    return Listener(sock, lambda: SocketLine(switchboard), failed)
+    return Listener(sock, lambda: SocketLine(carrier), failed)
 
 
-async def dial(switchboard: Switchboard, far: Far) -> SocketLine:
+async def dial(carrier: Carrier, far: Far) -> SocketLine:
     """Return a line to a far end whose endpoint passed every check.
 
     The line is not joined yet: its `number` is the circuit that asked for it.
@@ -188,10 +206,24 @@ async def dial(switchboard: Switchboard, far: Far) -> SocketLine:
         Refused: PEER_OFFLINE, UNSAFE_ENDPOINT, RESOURCE_BUSY, PERMISSION_DENIED.
     """
     verify_target(far.endpoint, far.advertised.instance, NATIVE_SUFFIX)
-    sock = connect(far.endpoint)
+    return await _connected(carrier, far.endpoint)
+
+
+async def dial_window(carrier: Carrier, path: str) -> SocketLine:
+    """Return a line to a window's socket, which is this user's own and no link; not joined yet, as `dial`.
+
+    Raises:
+        Refused: as `dial`.
+    """
+    verify_window(path)
+    return await _connected(carrier, path)
+
+
+async def _connected(carrier: Carrier, path: str) -> SocketLine:
+    sock = connect(path)
     try:
         _, line = await asyncio.get_running_loop().create_unix_connection(
-            lambda: SocketLine(switchboard, lambda _line: None), sock=sock
+            lambda: SocketLine(carrier, lambda _line: None), sock=sock
         )
     except OSError as error:
         sock.close()

@@ -93,7 +93,7 @@ async def test_control_hangs_up_on_another_user_before_a_byte(
             local.say("local.who")
             assert await local.reader.read() == b""
         local.end()
-        assert alice.node._control.links == set()
+        assert alice.node.control.links == set()
 
 
 @pytest.mark.clause("native-76", "S13")
@@ -161,7 +161,7 @@ async def test_control_wait_ends_with_its_line(private_home: Path) -> None:
         local = await Local.dial(bob.who()["control"])
         local.say("local.inbox", waitMs=600_000)
         await asyncio.sleep(0.05)
-        (link,) = bob.node._control.links
+        (link,) = bob.node.control.links
         (work,) = link._work
         local.end()
         with contextlib.suppress(asyncio.CancelledError):
@@ -176,17 +176,17 @@ async def test_control_process_below_the_host_acts_as_its_agent(
 ) -> None:
     """Below the host: its agent, who names a run by its token while runs live. Elsewhere: a person."""
     async with two(private_home) as (alice, _bob):
-        assert alice.node._control.actor(os.getpid()).act is Act.PERSON
+        assert alice.node.control.actor(os.getpid()).act is Act.PERSON
         alice.node.host_identity = identify(os.getpid())
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE
         )
-        actor = alice.node._control.actor(child.pid)
+        actor = alice.node.control.actor(child.pid)
         assert (actor.act, actor.is_in_tree) == (Act.AGENT, True)
         child.terminate()
         await child.wait()
         run = await call(alice, "host.run_begin", run="r-1", alias="kid")
-        monkeypatch.setattr(alice.node._control, "actor", lambda _pid: actor)  # for this very process
+        monkeypatch.setattr(alice.node.control, "actor", lambda _pid: actor)  # for this very process
         local = await Local.dial(alice.who()["control"])
         refused = (await local.ask("local.send", to="bob", content="x"))["result"]["errors"][0]
         assert refused["code"] == "AMBIGUOUS_TARGET"

@@ -118,10 +118,10 @@ async def test_node_that_cannot_publish_again_serves_on(
         os.unlink(old.path)
         os.mkdir(old.path)
         with pytest.raises(Refused):
-            bob.node._rebind()
+            bob.node.publication.rebind()
         assert bob.node.endpoint is old
         os.rmdir(old.path)
-        bob.node._rebind()
+        bob.node.publication.rebind()
         assert not bob.node.endpoint.missing()
         assert (await alice.send("bob", "x"))["state"] == "accepted"
 

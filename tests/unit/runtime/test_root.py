@@ -46,7 +46,7 @@ async def test_root_is_opened_by_await_as_by_async_with(private_home: Path) -> N
         assert {peer["alias"] for peer in await entered.peers()} == {"b", "c"}
         await awaited.close()
         await in_task.close()
-    assert entered.node._is_closing
+    assert entered.node.is_closing
 
 
 async def test_root_that_does_not_open_is_refused_at_the_block(private_home: Path) -> None:

@@ -66,7 +66,7 @@ async def test_receipt_of_an_id_that_two_recipients_share_is_the_named_recipient
         kid = await call(bob, "host.run_begin", run="r-1", alias="kid")
         first = await alice.send("kid", "x", message_id="m-1")
         assert (first["state"], first["to"]) == ("accepted", kid["peerId"])
-        bob.node._server.stop()
+        bob.node.publication.server.stop()
         alice.node.switchboard.close()
         alice.node.switchboard.is_closed = False
         second = await alice.send(bob.who()["peerId"], "x", message_id="m-1", expiry_s=60, wait_s=0.2)
@@ -99,7 +99,7 @@ async def test_settled_without_an_answer_says_what_is_known(private_home: Path) 
         for one in (alice, bob):  # they may know each other's runs by a link already
             one.node.switchboard.close()
             one.node.switchboard.is_closed = False
-        bob.node._server.stop()
+        bob.node.publication.server.stop()
         _, first = await submit(alice.node, own, Wish(to=target, content="x"))
         receipt = await settled(alice.node, first, 200)
         assert receipt.state in {State.PENDING, State.UNKNOWN}

@@ -10,13 +10,16 @@ from tieline.shell.endpoint.address import (
 )
 from tieline.shell.endpoint.listening import Endpoint, bind_endpoint
 from tieline.shell.endpoint.owners import Host, hosts, owner_state, sweep
+from tieline.shell.endpoint.window import WindowEndpoint, bind_window, verify_window
 
 __all__ = [
     "CONTROL_SUFFIX",
     "NATIVE_SUFFIX",
     "Endpoint",
     "Host",
+    "WindowEndpoint",
     "bind_endpoint",
+    "bind_window",
     "connect",
     "connect_refusal",
     "hosts",
@@ -24,4 +27,5 @@ __all__ = [
     "socket_path",
     "sweep",
     "verify_target",
+    "verify_window",
 ]

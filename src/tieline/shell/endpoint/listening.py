@@ -30,7 +30,7 @@ from tieline.shell.endpoint.owners import (
 from tieline.shell.process import ProcessIdentity, probe, require_supported_platform
 from tieline.store.files import Directory, Seam, no_seam, open_directory
 
-__all__ = ["Endpoint", "bind_endpoint"]
+__all__ = ["BACKLOG", "Endpoint", "bind_endpoint", "listen_private"]
 
 BACKLOG = 128
 PRIVATE_UMASK = 0o177
@@ -177,7 +177,7 @@ def bind_endpoint(
         directory = open_directory(folder, create=True, seam=seam)
         try:
             _vacate(directory, name, path)
-            sock, status = _listen(directory, name, path, backlog, seam)
+            sock, status = listen_private(directory, name, path, backlog, seam)
         except BaseException:
             directory.close()
             raise
@@ -212,9 +212,10 @@ def _vacate(directory: Directory, name: str, path: str) -> None:
     directory.remove(name, inode=status.st_ino)
 
 
-def _listen(
+def listen_private(
     directory: Directory, name: str, path: str, backlog: int, seam: Seam
 ) -> tuple[socket.socket, os.stat_result]:
+    """Return a socket that listens at `path`, seen through its directory, private from its first instant."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
