@@ -377,7 +377,8 @@ def _only_launch(coordinator: Any, key: Any) -> str:
     if len(found) == 1:
         return str(found.pop())
     if not found:
-        raise Refused("INVALID_PARAMS", f"no command holds or blocks {key}: there is nothing to recover")
+        refused = Refused("INVALID_PARAMS", f"no command holds or blocks {key}: there is nothing to recover")
+        raise refused.advising("see `tieline resource list` for what was used here, and what is damaged")
     names = ", ".join(sorted(found))
     refused = Refused("AMBIGUOUS_TARGET", f"{len(found)} commands block {key}: {names}")
     raise refused.advising(f"name one: `tieline resource recover {key} --launch {min(found)}`")

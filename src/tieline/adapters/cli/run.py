@@ -100,9 +100,29 @@ def _launch(options: Namespace, who: dict[str, Any], coordination: str) -> int:
     elif end.outcome == "not_started":
         code = f"{end.code}: " if end.code else ""
         note(f"tieline run: {code}{line(end.text, 400)}; nothing was started")
-    elif not end.is_tree_gone:
-        note("tieline run: processes of the command still run; the resource stays held until they end")
+    else:
+        is_believed = _tell_damage(coordination, order.keys)
+        if not end.is_tree_gone and is_believed:
+            note("tieline run: processes of the command still run; the resource stays held until they end")
     return end.exit_code
+
+
+def _tell_damage(coordination: str, keys: tuple[Any, ...]) -> bool:
+    """Say which records were lost or damaged while the command ran; return whether there was none."""
+    from tieline.store.resources import ResourceStore
+
+    store = ResourceStore(coordination)  # what this process saw of the files before is not asked
+    is_believed = True
+    try:
+        for key in keys:
+            store.read(key)
+    except TielineError as error:
+        is_believed = False
+        note(f"tieline run: the command has ended; {error.code}: {line(str(error), 400)}")
+        note(f"  next: {line(error.action, 400)}")
+    finally:
+        store.close()
+    return is_believed
 
 
 def _order(options: Namespace, who: dict[str, Any]) -> Any:

@@ -12,8 +12,8 @@ import sys
 import msgspec
 
 from tieline.engine import coordination
-from tieline.engine.coordination import Command, Complete, SpawnFailed, Started
-from tieline.errors import Refusal, Refused
+from tieline.engine.coordination import Complete, SpawnFailed, Started
+from tieline.errors import RecoveryRequired, Refusal, Refused
 from tieline.model.process import ProcessIdentity
 from tieline.model.resource import Ledger, Probe, ResourceKey
 from tieline.runtime.resources.coordinator import Change, Coordinator
@@ -76,20 +76,31 @@ class SupervisorLedger:
 
     def _end(self, lines: tuple[str, ...]) -> None:
         gone = Probe("gone", evidence=lines)
-        complete = Complete(self._launch_id, self._nonce, self._fences, gone)
+        try:
+            self._complete(self._fences, gone)
+        except RecoveryRequired:
+            believed = {document.resource for document in self._coordinator.readable(self._fences)}
+            if believed.issuperset(self._fences):
+                raise
+            # A damaged record is told nothing: who begins it anew asks this launch's processes. The others
+            # are free now.
+            self._complete({key: self._fences[key] for key in believed}, gone)
+
+    def _complete(self, fences: dict[ResourceKey, int], gone: Probe) -> None:
+        complete = Complete(self._launch_id, self._nonce, fences, gone)
 
         def change(ledger: Ledger, _documents: object) -> Ledger | Refusal:
             return coordination.drain_launch(ledger, self._launch_id, self._nonce, gone)
 
         self._decide(complete, change)
 
-    def _decide(self, command: Command, change: Change) -> None:
+    def _decide(self, command: Started | SpawnFailed | Complete, change: Change) -> None:
         if not self._fences:
             return  # a command that needs nothing has no record
         if not isinstance(command, Started) and not os.path.isdir(self._coordinator.store.path):
             return  # the whole place was removed: nobody is left to be told, and nothing is made anew
         try:
-            self._coordinator.decide(self._fences, command, change=change)
+            self._coordinator.decide(command.fences, command, change=change)
         except Refused as refused:
             if refused.code == "RESERVATION_EXPIRED" and not isinstance(command, Started):
                 return  # an operator answered for it meanwhile: there is nothing left to tell

@@ -116,7 +116,7 @@ def damaged(item: Damage, living: Sequence[Launch], *, is_enrolled: bool) -> dic
         "nextAction": item.action,
     }
     if living:
-        shape["nextAction"] = f"a command of it still runs: wait for its end; then, {item.action}"
+        shape["nextAction"] = f"a command of it still runs: wait for its end; then {item.action}"
     if is_enrolled:
         shape["living"] = [
             {

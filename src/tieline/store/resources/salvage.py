@@ -80,8 +80,8 @@ class Damage(msgspec.Struct, frozen=True):
 def recover_action(key: ResourceKey) -> str:
     """Return what ends the damage of one record."""
     return (
-        f"other resources go on; `tieline resource recover {key}` shows what is known of this one, and begins"
-        " its record anew once nothing of it runs"
+        f"`tieline resource recover {key}` shows what is known of it, and begins its record anew once nothing"
+        " of it runs; other resources go on"
     )
 
 

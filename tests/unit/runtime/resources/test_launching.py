@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from tests.unit.runtime.resources.kit import KEY, NONCE, begin, claim, principal
-from tieline.errors import Refused
+from tieline.errors import RecoveryRequired, Refused
+from tieline.model.resource import key_digest
 from tieline.runtime.resources.coordinator import Coordinator
 from tieline.runtime.resources.launching import SupervisorLedger
 from tieline.shell.process import identify, self_identity
@@ -117,3 +118,20 @@ def test_end_of_a_launch_whose_place_was_removed_is_told_to_nobody(
     ledger.complete(DONE)
     ledger.spawn_failed(SpawnFailure(127, "not found"))
     assert not (private_home / "peer-resources").exists()
+
+
+@pytest.mark.clause("I34")
+def test_end_is_told_to_whose_record_is_whole_beside_a_damaged_one(coordinator: Coordinator) -> None:
+    """The launch leaves the ledger; the damaged record keeps its bytes for who begins it anew."""
+    path = Path(coordinator.store.path) / f"{key_digest(KEY)}.json"
+    path.write_bytes(b"garbled")
+    ledger_of(coordinator).complete(DONE)
+    assert coordinator.store.read_ledger().launches == ()
+    assert path.read_bytes() == b"garbled"
+
+
+def test_end_is_not_told_past_a_damaged_ledger(coordinator: Coordinator) -> None:
+    """It is for the supervisor to ask again: nothing is taken for stored."""
+    (Path(coordinator.store.path) / "launches.json").write_bytes(b"garbled")
+    with pytest.raises(RecoveryRequired):
+        ledger_of(coordinator).complete(DONE)
