@@ -1,4 +1,4 @@
-"""config.toml as text, read so that no file that stands at its name can hold or mislead its reader.
+"""config.toml as text, read and replaced so that no file that stands at its name can hold or mislead us.
 
 Rule 1: what is read is a regular file of at most 1 MiB, ours or root's, that nobody else may write: who
 may write it decides with whom the agents speak. It may be a link. A group that may write the file but not
@@ -16,7 +16,7 @@ from typing import Final
 
 from tieline.errors import Refused, UsageError
 
-__all__ = ["BYTES_MAX", "configuration_path", "configuration_text"]
+__all__ = ["BYTES_MAX", "configuration_path", "configuration_text", "replace_configuration"]
 
 BYTES_MAX: Final = 1_048_576
 # Without O_NONBLOCK a pipe that stands at the name would hold the reader for ever.
@@ -85,3 +85,44 @@ def _unread(path: str, home: str, error: OSError) -> Refused | UsageError:
     if error.errno == errno.ENOTDIR:
         return Refused("UNSAFE_ENDPOINT", f"{home} is not a directory: move it away, or set TIELINE_HOME")
     return UsageError(f"{path}: {error.strerror}")
+
+
+def replace_configuration(home: str, text: str, was: str) -> None:
+    """Put `text` where config.toml was `was`, whole or not at all; a link keeps leading to its file.
+
+    Args:
+        home: TIELINE_HOME, absolute; made where it is missing.
+        text: The new configuration; "" removes the file.
+        was: What it was read as; "" where there was no file.
+
+    Raises:
+        UsageError: somebody else has written it since.
+        Refused: `PERMISSION_DENIED`, this process may not write there.
+    """
+    path = os.path.realpath(configuration_path(home))
+    try:
+        os.makedirs(home, mode=0o700, exist_ok=True)
+        if configuration_text(home) != was:
+            raise UsageError(f"{path} was changed by somebody else just now: look at it, then try again")
+        if not text:
+            if os.path.lexists(configuration_path(home)):
+                os.unlink(path)
+            return
+        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o600
+        _replace(path, text.encode(), mode)
+    except OSError as error:
+        raise _unread(path, home, error) from None
+
+
+def _replace(path: str, data: bytes, mode: int) -> None:
+    """Write a file beside `path`, then put it in its place; a failure leaves nothing behind."""
+    beside = f"{path}.{os.getpid()}.new"
+    file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(file, "wb") as stream:
+            stream.write(data)
+            os.fchmod(file, mode)
+        os.replace(beside, path)
+    except OSError:
+        os.unlink(beside)
+        raise

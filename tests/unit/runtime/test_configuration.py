@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tieline.errors import Refused, TielineError, UsageError
-from tieline.runtime.configuration import BYTES_MAX, configuration_text
+from tieline.runtime.configuration import BYTES_MAX, configuration_text, replace_configuration
 
 
 @pytest.fixture
@@ -84,3 +84,44 @@ def test_text_below_a_closed_or_wrong_home_is_refused_as_that(private_home: Path
     home.rmdir()
     home.write_text("")
     assert refusal(home / "config.toml").code == "UNSAFE_ENDPOINT"
+
+
+def test_replace_keeps_mode_and_link_and_leaves_nothing_beside(path: Path) -> None:
+    """A link keeps leading to its file, which keeps its mode; nothing else is there afterwards."""
+    kept = path.parent / "kept"
+    kept.write_text("# a\n")
+    kept.chmod(0o640)
+    path.symlink_to("kept")
+    replace_configuration(str(path.parent), "# b\n", "# a\n")
+    assert (path.is_symlink(), kept.read_text(), kept.stat().st_mode & 0o777) == (True, "# b\n", 0o640)
+    assert sorted(os.listdir(path.parent)) == ["config.toml", "kept"]
+
+
+def test_replace_makes_a_private_file_and_removes_it(path: Path) -> None:
+    """A new home and file are the person's alone; an empty configuration is no file."""
+    home = path.parent / "new"
+    replace_configuration(str(home), "# a\n", "")
+    assert (home.stat().st_mode & 0o777, (home / "config.toml").stat().st_mode & 0o777) == (0o700, 0o600)
+    replace_configuration(str(home), "", "# a\n")
+    assert os.listdir(home) == []
+
+
+def test_replace_of_what_somebody_changed_meanwhile_is_refused(path: Path) -> None:
+    """Two writers lose nothing: the later one is told."""
+    path.write_text("# theirs\n")
+    path.chmod(0o600)
+    with pytest.raises(UsageError, match="changed by somebody else"):
+        replace_configuration(str(path.parent), "# ours\n", "# a\n")
+    assert path.read_text() == "# theirs\n"
+
+
+def test_replace_in_a_home_that_may_not_be_written_is_refused(path: Path) -> None:
+    """The refusal has its code, and nothing is left half written."""
+    path.parent.chmod(0o500)
+    try:
+        with pytest.raises(Refused) as caught:
+            replace_configuration(str(path.parent), "# a\n", "")
+        assert caught.value.code == "PERMISSION_DENIED"
+    finally:
+        path.parent.chmod(0o700)
+    assert not path.exists()

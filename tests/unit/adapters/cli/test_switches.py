@@ -1,0 +1,76 @@
+"""The switch of a wire in config.toml: turned on without losing a line, taken out to the byte."""
+
+import sys
+import tomllib
+
+import pytest
+
+from tieline.adapters.cli.switches import is_on, switched_off, switched_on
+from tieline.errors import UsageError
+
+TEXTS = [
+    "",
+    "# a note\n",
+    '[communication]\nalias = "x"',
+    '[communication]\r\nscope = "machine"\r\n',
+    "[wires]\n",
+    "[wires.pi_peers]\n",
+    "[wires.pi_peers]\n\n# a note\n\n[limits]\n",
+    "[wires.pi_peers]\nenabled = false # not yet\naccept='ask'\n[limits]\n",
+    '[wires.pi_peers]\naccept = "ask"  # a note\n\n[limits]\nrate_burst=3\n',
+    "wires.pi_peers.enabled = false\n",
+    "wires.intercom.enabled = false\n[limits]\n",
+    "[wires.intercom]\nenabled = true\n",
+    "wires = {pi_peers = {enabled = false}}\n",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_switch_turned_on_and_off_gives_the_same_bytes(text: str) -> None:
+    """Whatever a person wrote is there afterwards as it was, and twice is as once."""
+    on = switched_on(text, "pi_peers")
+    assert is_on(on, "pi_peers")
+    assert switched_on(on, "pi_peers") == on
+    off = switched_off(on, "pi_peers")
+    assert off == text
+    assert switched_off(off, "pi_peers") == off
+
+
+@pytest.mark.parametrize(
+    "text", ["wires = {intercom = {enabled = true}}\n", "wires = {pi_peers = {accept='ask'}}\n"]
+)
+def test_switch_in_a_table_of_one_value_stays_as_false(text: str) -> None:
+    """Where nothing can be marked the wire is off afterwards, and everything else as it was."""
+    on = switched_on(text, "pi_peers")
+    off = tomllib.loads(switched_off(on, "pi_peers"))
+    assert off["wires"]["pi_peers"].pop("enabled") is False
+    before = tomllib.loads(text)
+    before["wires"].setdefault("pi_peers", {})
+    assert off == before
+
+
+def test_switch_that_a_person_wrote_becomes_false() -> None:
+    """A line of the person's own is turned, not removed."""
+    text = "[wires.pi_peers]\nenabled = true  # mine\n"
+    assert switched_off(text, "pi_peers") == "[wires.pi_peers]\nenabled = false  # mine\n"
+
+
+def test_switch_with_a_persons_line_below_keeps_the_table() -> None:
+    """What was written below our head since then stays, with a head above it."""
+    text = switched_on("# a\n", "pi_peers") + 'accept = "ask"\n'
+    off = switched_off(text, "pi_peers")
+    assert tomllib.loads(off) == {"wires": {"pi_peers": {"accept": "ask", "enabled": False}}}
+
+
+def test_switch_after_later_sections_is_taken_out_between_them() -> None:
+    """A section that came behind ours stays where it is."""
+    text = switched_on("# a\n", "pi_peers") + "\n[limits]\nrate_burst = 3\n"
+    assert switched_off(text, "pi_peers") == "# a\n\n[limits]\nrate_burst = 3\n"
+
+
+def test_switch_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a table that a person wrote needs the package; its absence is a sentence, not a trace."""
+    monkeypatch.setitem(sys.modules, "tomlkit", None)
+    assert is_on(switched_on("# a\n", "pi_peers"), "pi_peers")
+    with pytest.raises(UsageError, match=r"install tieline\[setup\]"):
+        switched_on("[wires.pi_peers]\nenabled = false\n", "pi_peers")
