@@ -2,7 +2,8 @@
 
 Rule 1: the sender that is shown is the authenticated one, never a field of the body.
 Rule 2: names are camel case, times ISO-8601 UTC, cursors decimal strings, absent facts absent.
-Rule 3: shapes are versioned with the doors; a member may be added, none changes its meaning.
+Rule 3: what has no end has no `expiresAt`; a wire is named only where it is known.
+Rule 4: shapes are versioned with the doors; a member may be added, none changes its meaning.
 
 Source: reference/native.md 2.4, 2.8; docs/json-shapes.md.
 """
@@ -12,8 +13,9 @@ from typing import Any
 from tieline.engine.contract import Held, Sent
 from tieline.model.identity import Descriptor
 from tieline.model.message import Envelope
-from tieline.model.moment import to_iso
-from tieline.model.receipt import Event, Receipt, State
+from tieline.model.moment import NEVER_MS, to_iso
+from tieline.model.receipt import HELD, Event, Receipt, State
+from tieline.model.traits import NATIVE, TRAITS
 
 __all__ = ["REPLIED_TEXT", "descriptor", "event", "message", "receipt", "receipt_text", "sent_message"]
 
@@ -40,6 +42,8 @@ def descriptor(item: Descriptor, *, age_ms: int | None = None, is_self: bool = F
             "repositoryId": item.repository or None,
             "scope": str(item.scope),
             "wire": item.wire,
+            "ref": item.ref or None,
+            "otherProject": True if item.is_other_project else None,
             "harness": item.harness or None,
             "model": item.model or None,
             "busy": item.is_busy,
@@ -50,8 +54,18 @@ def descriptor(item: Descriptor, *, age_ms: int | None = None, is_self: bool = F
     )
 
 
-def receipt(item: Receipt, expires_ms: int | None = None) -> dict[str, Any]:
-    """Return a receipt."""
+def _end(expires_ms: int | None) -> str | None:
+    return None if expires_ms is None or expires_ms >= NEVER_MS else to_iso(expires_ms)
+
+
+def receipt(item: Receipt, expires_ms: int | None = None, wire: str | None = None) -> dict[str, Any]:
+    """Return a receipt.
+
+    Args:
+        item: What is known of the message.
+        expires_ms: When it expires unread, wall milliseconds; None is unknown.
+        wire: The wire that it took; None is unknown.
+    """
     return _without_none(
         {
             "messageId": item.message_id,
@@ -65,8 +79,8 @@ def receipt(item: Receipt, expires_ms: int | None = None) -> dict[str, Any]:
             "outcome": item.outcome,
             "durability": None if item.durability is None else str(item.durability),
             "retryable": True if item.is_retryable else None,
-            "expiresAt": None if expires_ms is None else to_iso(expires_ms),
-            "wire": "native",
+            "expiresAt": _end(expires_ms),
+            "wire": wire,
         }
     )
 
@@ -101,12 +115,13 @@ def message(item: Held) -> dict[str, Any]:
             **_envelope(item.envelope),
             "sequence": item.cursor,
             "receivedAt": to_iso(item.at_ms),
-            "expiresAt": to_iso(item.expires_ms),
+            "expiresAt": _end(item.expires_ms),
             "content": item.envelope.content if item.has_content else None,
             "state": str(item.state),
             "prepared": item.is_prepared,
             "exposureCount": item.exposure_count,
             "authority": "external",
+            "wire": item.envelope.sender.wire,
         }
     )
 
@@ -116,7 +131,7 @@ def sent_message(item: Sent) -> dict[str, Any]:
     last = item.last_refusal
     return _without_none(
         {
-            "receipt": receipt(item.receipt, item.expires_ms),
+            "receipt": receipt(item.receipt, item.expires_ms, item.envelope.recipient.wire),
             "message": _without_none(
                 {**_envelope(item.envelope), "content": item.envelope.content if item.has_content else None}
             ),
@@ -154,18 +169,31 @@ _TEXTS = {
     State.EXPIRED: "Its time was over before it was read.",
 }
 _EXPIRED = {
+    "HELD_EXPIRED": "Never read: the recipient's person did not say yes in time.",
     "NOT_DELIVERED": "Never delivered: the recipient ended, or the time was over, before it took it.",
     "REPLACED": "Never read: its sender replaced it by a later message.",
 }
 
 
-def receipt_text(item: Receipt) -> str:
-    """Return one true sentence about a receipt."""
+def receipt_text(item: Receipt, wire: str = NATIVE.name) -> str:
+    """Return one true sentence about a receipt of a message that took `wire`."""
+    traits = TRAITS[wire]
     if item.outcome == "TARGET_ENDED":
         return "The recipient stored it, but that run ended before reading it."
+    if item.outcome == HELD and item.state in (State.PENDING, State.UNKNOWN):
+        return (
+            "The recipient asks its person first; the answer comes as an event. Do not send it again. (HELD)"
+        )
+    if item.state is State.UNKNOWN and traits.retry == "never":
+        return (
+            "Written; whether the recipient took it is not known yet. It is not sent again by itself: "
+            "its answer comes as an event, or never."
+        )
     if item.state is State.ACCEPTED:
         if item.durability == "synced":
             return "Accepted: the recipient has it on disk. It has not been read yet."
+        if not traits.has_status:
+            return "Accepted: the recipient says that it has it. It does not tell when it is read."
         return "Accepted: the recipient says that it has it. It has not been read yet."
     text = _TEXTS[item.state]
     if item.state is State.EXPIRED:

@@ -135,9 +135,10 @@ async def send_peer_message(node: "Node", actor: Actor, asked: SendPeerMessage, 
     target, first = await submit(node, peer, wish)
     receipt = await settled(node, first, node.settings.limits.acknowledgement_ms + 500)
     refuse_failure(receipt)
-    shape = render.receipt(receipt, expires_ms(node, receipt))
+    wire = target.peer.wire
+    shape = render.receipt(receipt, expires_ms(node, receipt), wire)
     shape["target"] = {"peerId": target.peer.id, "alias": target.alias}
-    shape["text"] = render.receipt_text(receipt)
+    shape["text"] = render.receipt_text(receipt, wire)
     return Reply(shape)
 
 
@@ -222,6 +223,11 @@ async def read_mail(
         "gap": look.page.has_gap,
         "text": node.rendered(messages, TEXT_BYTES_MAX, max(1, len(messages))).text,
     }
+    sent = () if asked.message_id is None else node.engine.sent(asked.message_id, peer)
+    if sent:  # an id may be one that the caller gave out itself: where that message stands
+        result["receipts"] = [
+            render.receipt(item.receipt, item.expires_ms, item.envelope.recipient.wire) for item in sent
+        ]
     if wait_ms and not messages:
         result["timedOut"] = True
     return Reply(result, token)

@@ -1,11 +1,14 @@
 """The JSON shapes of the doors."""
 
+from typing import Any
+
 import pytest
 
 from tieline.engine.contract import Held, Sent
 from tieline.errors import Refusal
-from tieline.model.identity import Availability, Descriptor, Peer, Scope
+from tieline.model.identity import Availability, Descriptor, Peer, Scope, foreign_instance
 from tieline.model.message import Attachment, Delivery, Envelope
+from tieline.model.moment import NEVER_MS
 from tieline.model.receipt import Durability, Event, Receipt, State
 from tieline.runtime import render
 
@@ -56,7 +59,9 @@ def test_message_that_memory_let_go_has_no_content_member() -> None:
 def test_receipt_names_only_the_moments_that_came() -> None:
     """Times are ISO-8601 UTC, the cursor is a decimal string, what did not happen has no member."""
     shape = render.receipt(
-        receipt(State.CONSUMED, accepted_ms=AT_MS, consumed_ms=AT_MS, durability=Durability.SYNCED), AT_MS
+        receipt(State.CONSUMED, accepted_ms=AT_MS, consumed_ms=AT_MS, durability=Durability.SYNCED),
+        AT_MS,
+        "native",
     )
     assert shape == {
         "messageId": "m-1",
@@ -160,3 +165,37 @@ def test_text_of_an_expiry_says_why(outcome: str | None, word: str) -> None:
     text = render.receipt_text(receipt(State.EXPIRED, outcome=outcome))
     assert word in text
     assert (outcome is None) != (f"({outcome})" in text)
+
+
+def test_wire_that_is_not_known_and_an_end_that_never_comes_are_absent() -> None:
+    """A receipt of which nobody knows the wire names none, and what waits until it is read has no end."""
+    assert "wire" not in render.receipt(receipt(State.ACCEPTED))
+    assert "expiresAt" not in render.receipt(receipt(State.ACCEPTED), NEVER_MS)
+    window = Peer(foreign_instance("pi-peers", "s"))
+    mail = Envelope(message_id="m-1", sender=window, recipient=Peer("here"), content="text")
+    shape = render.message(Held(7, mail, State.ACCEPTED, AT_MS, NEVER_MS, receipt(State.ACCEPTED)))
+    assert shape["wire"] == "pi-peers"
+    assert "expiresAt" not in shape
+    sent = Envelope(message_id="m-1", sender=Peer("here"), recipient=window, content="text")
+    shape = render.sent_message(Sent(7, sent, receipt(State.PENDING), NEVER_MS))
+    assert shape["receipt"]["wire"] == "pi-peers"
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "says"),
+    [
+        (State.UNKNOWN, {}, "not sent again by itself"),
+        (State.UNKNOWN, {"outcome": "HELD"}, "asks its person first"),
+        (State.ACCEPTED, {"durability": Durability.VOLATILE}, "does not tell when it is read"),
+        (State.ACCEPTED, {"durability": Durability.SYNCED}, "on disk"),
+        (State.REJECTED, {"outcome": "RATE_LIMITED"}, "(RATE_LIMITED)"),
+        (State.EXPIRED, {"outcome": "HELD_EXPIRED"}, "did not say yes in time"),
+    ],
+)
+def test_receipt_text_of_a_window_promises_no_retry_and_no_reading(
+    state: State, more: dict[str, Any], says: str
+) -> None:
+    """What a wire cannot tell is not said of it."""
+    text = render.receipt_text(receipt(state, **more), "pi-peers")
+    assert says in text
+    assert "retried" not in text

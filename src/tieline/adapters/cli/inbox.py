@@ -2,7 +2,9 @@
 
 Rule 1: at least one read happens, however short the wait.
 Rule 2: with `--consume` the mail counts as read only after stdout took every byte of it.
-Rule 3: a root answers in pages: a person is shown all of them, a program one and how many more wait.
+Rule 3: what a window of another kind wrote may wait for the person's word: it is shown apart, and has not
+arrived. `--accept` and `--deny` are that word, from a shell that no agent has.
+Rule 4: a root answers in pages: a person is shown all of them, a program one and how many more wait.
 
 Source: DESIGN.md 3, 4; reference/open-bugs.md O07; reference/reliability.md K33, I9.
 """
@@ -15,7 +17,7 @@ from tieline.adapters.cli.arguments import Alone, Parser, add_root_options, mill
 from tieline.adapters.cli.delivery import SLACK_S
 from tieline.adapters.cli.door import foreign_root, identity, reach, run_of
 from tieline.adapters.cli.letters import show
-from tieline.adapters.cli.output import flush, line, note, write_json
+from tieline.adapters.cli.output import block, flush, line, note, write, write_json
 from tieline.adapters.cli.taking import settle
 from tieline.errors import UsageError
 from tieline.runtime.client import Client
@@ -29,18 +31,26 @@ TIMED_OUT = 124
 
 def parser(sub: Alone) -> Parser:
     """Return the parser of this command."""
-    details = "Without --consume nothing changes: the same messages are there for the agent to read."
+    details = (
+        "Without --consume nothing changes: the same messages are there for the agent to read.\n"
+        'What waits for your word, as a window\'s mail does under accept = "ask", is shown apart:\n'
+        "--accept lets it in, --deny sends it away, and so do five minutes."
+    )
     made = sub.add_parser("inbox", "Show what has arrived and was not read yet.", details)
     made.add_argument("--after", metavar="CURSOR", help="only what came after this cursor")
     made.add_argument("--wait", metavar="S", type=milliseconds, help="seconds to wait for mail (0 to 86400)")
     made.add_argument("--consume", action="store_true", help="count what was printed as read")
     made.add_argument("--asks", action="store_true", help="only questions that wait for a reply")
+    made.add_argument("--accept", metavar="ID", help="let this held message in")
+    made.add_argument("--deny", metavar="ID", help="send this held message away; its sender is told")
     add_root_options(made)
     return made
 
 
 def run(options: Namespace) -> int:
     """Show the inbox, and return the exit code."""
+    if options.accept is not None or options.deny is not None:
+        return _decide(options)
     if options.after is not None and not (options.after.isascii() and options.after.isdigit()):
         raise UsageError("--after takes a cursor: a decimal number as `tieline inbox` prints it")
     client, found, _ = reach(options, may_change=options.consume, is_personal=True)
@@ -60,7 +70,33 @@ def run(options: Namespace) -> int:
         for text in foreign_root(found):
             note(text)
         _tell(answer, options, shown_count)
+        _tell_held(answer)
     return TIMED_OUT if options.wait is not None and not shown_count else 0
+
+
+def _decide(options: Namespace) -> int:
+    """Say the person's word on one held message, and return the exit code."""
+    if options.accept is not None and options.deny is not None:
+        raise UsageError("--accept or --deny, not both")
+    is_accepted = options.accept is not None
+    message_id = options.accept if is_accepted else options.deny
+    client, found, _ = reach(options, may_change=True, is_personal=True)
+    with client:
+        params = {"messageId": message_id, "accept": is_accepted, **run_of(options)}
+        answer = client.call("local.consent", params)
+    if options.json:
+        body = {
+            "messages": [],
+            "messageId": message_id,
+            "accepted": is_accepted,
+            "receipt": answer["receipt"],
+        }
+        write_json("inbox", {**body, "root": identity(found)})
+    else:
+        word = "let in: it is unread mail now" if is_accepted else "sent away; its sender is told"
+        write(f"{line(message_id, 64)} is {word}")
+    flush()
+    return 0
 
 
 def _read(client: Client, options: Namespace, after: str | None, wait_ms: int) -> dict[str, Any]:
@@ -82,12 +118,22 @@ def _read(client: Client, options: Namespace, after: str | None, wait_ms: int) -
 def _show(answer: dict[str, Any], options: Namespace, root: dict[str, Any]) -> None:
     messages = [item for item in answer.get("messages", []) if isinstance(item, dict)]
     if options.json:
-        named = ("cursor", "oldestCursor", "gap", "unread", "prepared", "remaining")
+        named = ("cursor", "oldestCursor", "gap", "unread", "prepared", "remaining", "held")
         body = {"messages": messages, **{name: answer[name] for name in named if name in answer}}
         write_json("inbox", {**body, "consume": bool(options.consume), "root": root})
         return
     for message in messages:
         show(message)
+
+
+def _tell_held(answer: dict[str, Any]) -> None:
+    """Tell a person what waits for a word; its text stands behind bars, as all foreign text does."""
+    for item in answer.get("held") or ():
+        name = line(item.get("fromAlias") or item.get("from", "?"), 64)
+        note(f"waits for your word: {line(item.get('messageId', ''), 64)} from {name}")
+        if item.get("content"):
+            note(block(item["content"]))
+        note(f"  --accept {line(item.get('messageId', ''), 64)} lets it in, --deny sends it away")
 
 
 def _tell(answer: dict[str, Any], options: Namespace, shown_count: int) -> None:

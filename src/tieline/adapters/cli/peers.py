@@ -22,6 +22,8 @@ __all__ = ["parser", "run"]
 
 PAGES_MAX = 100
 SCOPES = ("workspace", "repository", "machine")
+EVERYWHERE = "all"
+"""Besides the own scope: windows of every project, on a wire that has projects and no scopes."""
 
 
 def parser(sub: Alone) -> Parser:
@@ -29,7 +31,10 @@ def parser(sub: Alone) -> Parser:
     details = "The own alias and peer id come first. A listing is a hint: only a send proves who answers."
     made = sub.add_parser("peers", "Show who is there, and who am I.", details)
     made.add_argument(
-        "--scope", choices=SCOPES, default="workspace", help="how far to look (default workspace)"
+        "--scope",
+        choices=(*SCOPES, EVERYWHERE),
+        default="workspace",
+        help="how far to look (default workspace); all: as far as configured, and windows of every project",
     )
     made.add_argument(
         "--query", metavar="Q", default="", help="only peers whose alias, project or id holds this"
@@ -45,13 +50,13 @@ def run(options: Namespace) -> int:
     try:
         client, found, _ = reach(options, may_change=False)
         with client:
-            own, peers, fault_count = _asked(client.call, options)
+            own, peers, fault_count, others_count = _asked(client.call, options)
         if found.rule == "workspace" and own is not None:
             # It answers for its workspace; whoever runs this command is somebody else.
             peers = [{key: value for key, value in own.items() if key != "isSelf"}, *peers]
             own = None
         body: dict[str, Any] = {"source": "root", "root": identity(found), "self": own, "peers": peers}
-        notes = foreign_root(found) + _faults(fault_count)
+        notes = _others(others_count) + foreign_root(found) + _faults(fault_count)
     except Refused as error:
         if (
             error.code not in ("NO_ROOT", "FOREIGN_NAMESPACE", "AMBIGUOUS_TARGET")
@@ -62,14 +67,15 @@ def run(options: Namespace) -> int:
         sight = _read(options)
         if error.code == "FOREIGN_NAMESPACE" and not sight.peers:
             raise
-        peers, fault_count = sight.peers, sight.faults
+        peers, fault_count, others_count = sight.peers, sight.faults, 0
         body = {"source": "presence", "root": None, "self": None, "peers": peers}
         notes = _presence_notes(sight, error)
     if options.aliases and not options.json:
         for alias in sorted({str(peer["alias"]) for peer in peers if peer.get("alias")}):
             write(line(alias, 64))
     elif options.json:
-        write_json("peers", {"scope": options.scope, **body, "presenceFaults": fault_count})
+        counts = {"presenceFaults": fault_count, "otherProjects": others_count}
+        write_json("peers", {"scope": options.scope, **body, **counts})
     else:
         _show(body["self"], peers)
         for text in notes:
@@ -78,29 +84,35 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _asked(call: Any, options: Namespace) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
-    """Return what the root says: itself, all pages of peers, records that it could not read."""
+def _asked(call: Any, options: Namespace) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int, int]:
+    """Return what the root says: itself, all pages of peers, unreadable records, windows elsewhere."""
     params: dict[str, Any] = {"scope": options.scope, **run_of(options)}
     if options.query:
         params["query"] = options.query
     peers: list[dict[str, Any]] = []
-    own, fault_count = None, 0
+    own, fault_count, others_count = None, 0, 0
     for _ in range(PAGES_MAX):
         page = call("list_peers", params)
         own, fault_count = page.get("self"), int(page.get("presenceFaults") or 0)
+        others_count = int(page.get("otherProjects") or 0)
         peers += [peer for peer in page.get("peers", []) if isinstance(peer, dict)]
         cursor = page.get("cursor")
         if not isinstance(cursor, str):
             break
         params["cursor"] = cursor
-    return own if isinstance(own, dict) else None, peers, fault_count
+    return own if isinstance(own, dict) else None, peers, fault_count, others_count
 
 
 def _read(options: Namespace) -> Sight:
     where = places(os.environ)
-    if SCOPES.index(options.scope) > SCOPES.index(where.scope):
-        raise Refused("SCOPE_DENIED", f"the configured scope is {where.scope}, not {options.scope}")
-    return look(where.coordination, here(), options.scope, options.query)
+    scope = where.scope if options.scope == EVERYWHERE else options.scope
+    if SCOPES.index(scope) > SCOPES.index(where.scope):
+        raise Refused("SCOPE_DENIED", f"the configured scope is {where.scope}, not {scope}")
+    return look(where.coordination, here(), scope, options.query)
+
+
+def _others(others_count: int) -> list[str]:
+    return [f"(+{others_count} sessions in other projects: --scope all)"] if others_count else []
 
 
 def _faults(fault_count: int) -> list[str]:
@@ -135,6 +147,8 @@ def _show(own: dict[str, Any] | None, peers: list[dict[str, Any]]) -> None:
 
 def _row(peer: dict[str, Any]) -> tuple[str, ...]:
     name = f":{line(peer['alias'], 64)}" if peer.get("alias") else "(no alias)"
+    if peer.get("ref"):
+        name += f" [{line(peer['ref'], 16)}]"
     if peer.get("kind") == "run":
         name = "  " + name
     availability = str(peer.get("availability", ""))
@@ -147,4 +161,6 @@ def _row(peer: dict[str, Any]) -> tuple[str, ...]:
     if isinstance(age_ms, int) and age_ms >= 10_000:
         words.append(f"seen {age_ms // 1_000} s ago")
     maker = " ".join(line(peer[name], 48) for name in ("harness", "model") if peer.get(name))
+    if peer.get("wire", "native") != "native":
+        maker = f"{maker} ({line(peer['wire'], 16)})".lstrip()
     return name, line(peer.get("peerId", ""), 64), line(peer.get("project", ""), 48), maker, ", ".join(words)

@@ -224,3 +224,50 @@ def test_inbox_without_root_of_its_own_consumes_nothing(run: Run, fake_root: Mak
     assert "no root hosts this command" in shown.err
     assert run("inbox", "--consume").code == 4
     assert root.methods == ["local.inbox"]
+
+
+def held(**more: Any) -> dict[str, Any]:
+    """Return a message that waits for the person's word."""
+    return {**message(messageId="m-held"), "contentBytes": 7, **more}
+
+
+def test_inbox_shows_what_waits_for_the_persons_word_apart(run: Run, fake_root: Make) -> None:
+    """A held message is no mail yet: it is told on stderr, with how to let it in, and escapes nothing."""
+    fake_root({"local.inbox": mail(held=[held(content=f"let me{ESCAPE} in")])})
+    result = run("inbox")
+    assert (result.code, result.out) == (0, "")
+    assert "waits for your word: m-held from web" in result.err
+    assert "--accept m-held" in result.err
+    assert "  | let me" in result.err
+    assert "\x1b" not in result.err
+    assert run("inbox", "--json").json["held"][0]["messageId"] == "m-held"
+
+
+def test_inbox_without_text_of_a_held_message_still_names_it(run: Run, fake_root: Make) -> None:
+    """An agent's own shell is shown no text, and the person still sees that something waits."""
+    waiting = held()
+    waiting.pop("content", None)
+    fake_root({"local.inbox": mail(held=[waiting])})
+    assert "waits for your word: m-held" in run("inbox").err
+
+
+@pytest.mark.parametrize(("word", "is_accepted"), [("--accept", True), ("--deny", False)])
+def test_inbox_word_of_the_person_is_passed_on(
+    run: Run, fake_root: Make, word: str, is_accepted: bool
+) -> None:
+    """Yes and no go to the root, and nothing is read or consumed by them."""
+    answer = {"accepted": is_accepted, "receipt": {"state": "accepted"}}
+    root = fake_root({"local.consent": answer})
+    result = run("inbox", word, "m-held")
+    assert (result.code, "m-held is" in result.out) == (0, True)
+    assert root.params("local.consent") == {"messageId": "m-held", "accept": is_accepted}
+    assert "local.inbox" not in root.methods
+    shape = run("inbox", word, "m-held", "--json").json
+    assert (shape["accepted"], shape["messages"]) == (is_accepted, [])
+
+
+def test_inbox_yes_and_no_at_once_is_wrong_usage(run: Run, fake_root: Make) -> None:
+    """Who says both has said nothing."""
+    root = fake_root({"local.consent": {}})
+    assert run("inbox", "--accept", "a", "--deny", "a").code == 2
+    assert root.requests == []

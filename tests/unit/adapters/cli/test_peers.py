@@ -169,3 +169,22 @@ def test_peers_with_a_broken_configuration_is_an_error_and_no_empty_list(
     assert (result.code, result.json["error"]["code"]) == (2, "USAGE")
     assert "config.toml" in result.json["error"]["text"]
     assert "COMMAND" not in result.json["error"]["action"]
+
+
+def test_peers_show_a_window_with_its_wire_and_ref_and_count_the_rest(run: Run, fake_root: Make) -> None:
+    """A window of another kind is told from the others, and who is not shown is counted."""
+    window = {**OTHER, "alias": "pi-work", "wire": "pi-peers", "ref": "a1b2c3", "harness": "pi", "model": ""}
+    root = fake_root({"list_peers": {"self": SELF, "peers": [window], "otherProjects": 3}})
+    result = run("peers", "--scope", "all")
+    assert " ".join(result.out.splitlines()[1].split()).startswith(
+        ":pi-work [a1b2c3] peer-2 shop pi (pi-peers) editing"
+    )
+    assert "(+3 sessions in other projects: --scope all)" in result.err
+    assert root.params("list_peers")["scope"] == "all"
+    assert run("peers", "--json").json["otherProjects"] == 3
+
+
+def test_peers_of_all_without_root_reads_as_far_as_is_configured(run: Run, place: Path) -> None:
+    """Without a root nobody sees windows; the configured scope holds."""
+    put(place, record("i-1", workspaceRoot=os.getcwd()))
+    assert len(run("peers", "--scope", "all", "--json").json["peers"]) == 1

@@ -90,6 +90,7 @@ ANSWERS: dict[str, Any] = {
         "unread": 0,
         "prepared": 0,
         "remaining": 0,
+        "held": [],
         "token": None,
     },
     "local.status": {"sent": [], "received": [{"message": message(), "history": []}]},
@@ -107,6 +108,8 @@ COMMANDS_SHOWN = {
     "last": ["last", "api"],
     "log": ["log"],
     "mute": ["mute", "api"],
+    "setup": ["setup", "pi-peers", "--yes"],
+    "unsetup": ["unsetup", "pi-peers", "--yes"],
     "recover": ["recover", "i-1"],
     "recover list": ["recover"],
     "run": ["run"],
@@ -178,10 +181,13 @@ def test_members_of_doors_are_the_documented_ones() -> None:
     full = Descriptor(
         peer, "s", "a", "p", "run", "idle", Availability.AVAILABLE, (), "w", "r", Scope.MACHINE, "h", "m"
     )
-    full = msgspec.structs.replace(full, context_percent=3)
+    full = msgspec.structs.replace(full, context_percent=3, ref="a1b2c3", is_other_project=True)
     assert set(render.descriptor(full, age_ms=1, is_self=True)) == names_of("peer") - AVAILABILITIES - KINDS
     kept = Receipt("m", "a", "b", State.REPLIED, 1, 1, 1, 1, "o", Durability.SYNCED, is_retryable=True)
-    assert set(render.receipt(kept, 1)) | {"target", "text"} == names_of("receipt") - STATES - DURABILITIES
+    assert (
+        set(render.receipt(kept, 1, "native")) | {"target", "text"}
+        == names_of("receipt") - STATES - DURABILITIES
+    )
     envelope = Envelope(
         "m",
         peer,
