@@ -224,6 +224,7 @@ class Tick(msgspec.Struct, frozen=True):
 Command = (
     Submit
     | Offer
+    | Consent
     | AskedStatus
     | ReceiptTold
     | Settle

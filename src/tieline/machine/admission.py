@@ -44,7 +44,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     is_in_scope: bool = True
     may_send: bool = True
     may_receive: bool = True
-    carries_options: bool = True  # the far end can be told all that the message asks
+    unsaid: tuple[str, ...] = ()  # options of the message that the far end cannot be told
     target: Target = Target.LIVE
     is_conflict: bool = False  # the id names another content here
     conversation: Refusal | None = None  # what the rules of replies and automatic sends say
@@ -61,8 +61,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     pair_max: int = 1
     is_pair_bound: bool = False
     has_token: bool = True  # of the sender's rate
+    wait_ms: int = 0  # until our own pace lets it go
+    is_repeat: bool = False  # the recipient has these very words already, and would drop them
     unread_count: int = 0
     unread_max: int = 1
+    held_count: int = 0  # that wait for the person's consent
+    held_max: int = 1
     stored_bytes: int = 0  # with this message and every reserve
     stored_bytes_max: int = 0
 
@@ -88,9 +92,9 @@ def _receiving(facts: Facts) -> Refusal | None:
 
 
 def _options(facts: Facts) -> Refusal | None:
-    if facts.carries_options:
+    if not facts.unsaid:
         return None
-    return Refusal("CAPABILITY_DENIED", "the recipient cannot be told the options of this message")
+    return Refusal("CAPABILITY_DENIED", "the recipient cannot be told: " + ", ".join(facts.unsaid))
 
 
 def _liveness(facts: Facts) -> Refusal | None:
@@ -145,9 +149,21 @@ def _rate(facts: Facts) -> Refusal | None:
     return Refusal("RATE_LIMITED", "too many new messages from this sender", is_retryable=True)
 
 
+def _pace(facts: Facts) -> Refusal | None:
+    if facts.wait_ms <= 0:
+        return None
+    seconds = -(-facts.wait_ms // 1000)
+    why = "this peer was just sent the same text" if facts.is_repeat else "this peer would drop it"
+    hint = "merge what you have to say into one message, then retry"
+    return Refusal("RATE_LIMITED", f"{why}; wait {seconds} s: {hint}", is_retryable=True)
+
+
 def _room(facts: Facts) -> Refusal | None:
     if facts.unread_count >= facts.unread_max:
         text = f"the inbox holds {facts.unread_count} of {facts.unread_max} unread messages"
+        return Refusal("QUEUE_FULL", text, is_retryable=True)
+    if facts.held_count >= facts.held_max:
+        text = f"{facts.held_count} of {facts.held_max} messages wait for the person's consent"
         return Refusal("QUEUE_FULL", text, is_retryable=True)
     if facts.stored_bytes > facts.stored_bytes_max:
         text = f"the store would hold {facts.stored_bytes} of {facts.stored_bytes_max} bytes"
@@ -187,8 +203,9 @@ DEPARTURE: tuple[Check, ...] = (
     _expiry,
     _budget,
     _room,
+    _pace,
 )
-"""One of our own peers sends. Rate is the recipient's to charge."""
+"""One of our own peers sends. Rate is the recipient's to charge; the pace of a wire that drops is ours."""
 
 
 def verdict(checks: tuple[Check, ...], facts: Facts) -> Refusal | None:
@@ -203,12 +220,15 @@ def verdict(checks: tuple[Check, ...], facts: Facts) -> Refusal | None:
 class Bucket(msgspec.Struct, frozen=True, gc=False):
     """A sender's rate: `level` thousandths of a message left at monotonic `at_ms`."""
 
-    level: int
+    level: float
     at_ms: int
 
 
-def refilled(bucket: Bucket | None, now_ms: int, per_second: int, burst: int) -> Bucket:
-    """Return the bucket at `now_ms` (monotonic); None is a sender never seen, whose bucket is full."""
+def refilled(bucket: Bucket | None, now_ms: int, per_second: float, burst: int) -> Bucket:
+    """Return the bucket at `now_ms` (monotonic); None is a sender never seen, whose bucket is full.
+
+    Rates whose thousandth part is a binary fraction, such as 0.5, are counted exactly.
+    """
     if bucket is None:
         return Bucket(burst * 1000, now_ms)
     gained = max(0, now_ms - bucket.at_ms) * per_second

@@ -8,7 +8,8 @@ Rule 1: what we know of a sent message changes in this module's functions, nowhe
 Rule 2: every (state, state) pair is in exactly one of the tables; a pair that is ignored is no error:
     late and repeated receipts are normal.
 Rule 3: a time once stated never changes.
-Rule 4: this module knows neither clock nor disk nor wire; it is told.
+Rule 4: that a recipient asks its person is its word, and no custody: our word stays `unknown`, with HELD.
+Rule 5: this module knows neither clock nor disk nor wire; it is told.
 
 Source: reference/native.md 2.6b, 3.3, 3.4 "head retry"; reference/reliability.md I4, I15, I19, I20.
 """
@@ -19,7 +20,7 @@ import msgspec
 
 from tieline.config import RETRY_FIRST_MS, RETRY_LAST_MS
 from tieline.errors import Refusal
-from tieline.model.receipt import THEIRS, Durability, Receipt, State
+from tieline.model.receipt import HELD, THEIRS, Durability, Receipt, State
 
 __all__ = [
     "ENDED",
@@ -95,12 +96,17 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     recipient_cursor: int | None = None
 
 
-def step(known: Known, receipt: Receipt) -> Known | None:
+def step(known: Known, receipt: Receipt, unstated: Durability = Durability.UNSTATED) -> Known | None:
     """Return what is known after the recipient's receipt, or None when it changes nothing.
 
     None is also the answer to a receipt that is older by the recipient's own cursor, and to one
-    whose state is not the recipient's to say.
+    whose state is not the recipient's to say. `unstated` is the durability of its storage where the
+    receipt names none.
     """
+    if receipt.is_held:
+        if known.state not in (State.PENDING, State.UNKNOWN) or known.outcome == HELD:
+            return None
+        return msgspec.structs.replace(known, state=State.UNKNOWN, outcome=HELD)
     pair = (known.state, receipt.state)
     if receipt.state not in THEIRS or pair in IGNORED or pair in REENTRY:
         return None
@@ -117,7 +123,7 @@ def step(known: Known, receipt: Receipt) -> Known | None:
         consumed_ms=_first(known.consumed_ms, receipt.consumed_ms),
         replied_ms=_first(known.replied_ms, receipt.replied_ms),
         outcome=receipt.outcome,
-        durability=known.durability or receipt.durability or Durability.UNSTATED,
+        durability=known.durability or receipt.durability or unstated,
         is_retryable=receipt.is_retryable and receipt.state is State.REJECTED,
         recipient_cursor=receipt.cursor,
     )

@@ -23,7 +23,7 @@ from tieline.engine.contract import Box, ContextRow, MessageRow, MoveRow, Row
 from tieline.errors import RecoveryRequired, Refused, TielineError, UsageError
 from tieline.model.identity import is_instance
 from tieline.model.message import Envelope
-from tieline.model.receipt import Durability, Receipt, State
+from tieline.model.receipt import HELD, Durability, Receipt, State
 from tieline.store.files import Directory, Lock, check_file, open_directory
 from tieline.store.journal import database
 from tieline.store.journal.database import DATABASE, LOG, telling_damage
@@ -279,7 +279,11 @@ def folded(identity: Identity, rows: Sequence[Row], now_ms: int) -> Recovered:
         receipt = _receipt(message, move)
         if message.box is Box.OUT:
             sends.append(_send(message, receipt, now_ms))
-        elif receipt.state in (State.ACCEPTED, State.EXPIRED) and cursor not in recorded:
+        elif (
+            receipt.state in (State.ACCEPTED, State.EXPIRED)
+            and receipt.accepted_ms is not None  # what waited for a person's consent never arrived
+            and cursor not in recorded
+        ):
             is_expired = receipt.state is State.EXPIRED or 0 < message.expires_ms <= now_ms
             is_exposed = move is not None and move.note == "prepared"
             unread.append(
@@ -314,12 +318,15 @@ def _receipt(message: MessageRow, move: MoveRow | None) -> Receipt:
     envelope = message.envelope
     peers = (envelope.message_id, envelope.sender.id, envelope.recipient.id)
     is_ours = message.box is Box.IN
+    if move is None and message.is_held:
+        return Receipt(*peers, State.PENDING, message.cursor, outcome=HELD)
     if move is None:
         state = State.ACCEPTED if is_ours else State.PENDING
         accepted_ms = message.at_ms if is_ours else None
         durability = Durability.SYNCED if is_ours else None
         return Receipt(*peers, state, message.cursor, accepted_ms, durability=durability)
-    accepted_ms = message.at_ms if is_ours and move.accepted_ms is None else move.accepted_ms
+    is_taken = is_ours and not message.is_held
+    accepted_ms = message.at_ms if is_taken and move.accepted_ms is None else move.accepted_ms
     return Receipt(
         *peers,
         move.state,

@@ -83,7 +83,7 @@ def test_answer_names_one_request_of_one_link() -> None:
 def test_words_of_the_contract_are_the_stored_and_spoken_ones() -> None:
     """These texts are in journals and tests of others: a change is a migration."""
     assert [item.value for item in Box] == ["in", "out"]
-    assert [item.value for item in Outcome] == ["answered", "refused", "lost", "unreached"]
+    assert [item.value for item in Outcome] == ["answered", "refused", "written", "lost", "unreached"]
     assert [item.value for item in Act] == ["person", "agent", "automatic"]
 
 

@@ -77,7 +77,7 @@ def test_arrival_for_nobody_is_unknown_target() -> None:
 
 def test_departure_with_options_that_cannot_travel_is_denied() -> None:
     """What the far end cannot be told is refused before anything is stored."""
-    refusal = verdict(DEPARTURE, facts(carries_options=False))
+    refusal = verdict(DEPARTURE, facts(unsaid=("thread",)))
     assert refusal is not None
     assert refusal.code == "CAPABILITY_DENIED"
 
@@ -88,7 +88,7 @@ def test_departure_out_of_scope_is_told_so_whatever_else_is_wrong() -> None:
     wrong = facts(
         is_in_scope=False,
         may_send=False,
-        carries_options=False,
+        unsaid=("thread",),
         malformed="no",
         content_bytes=99,
         life_ms=0,

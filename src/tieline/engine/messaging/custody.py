@@ -31,14 +31,15 @@ from tieline.engine.contract import (
 )
 from tieline.engine.conversation import Budgets
 from tieline.engine.messaging.history import History
+from tieline.engine.messaging.pacing import Pacing
 from tieline.engine.messaging.record import Mailbox, Record, Transit, discard, record_bytes
 from tieline.engine.messaging.timers import Timer, TimerKind, Timers
 from tieline.engine.messaging.underway import Courier, Exposure, Flight, Question, Verified
 from tieline.machine.admission import Bucket
-from tieline.machine.inbox import Stage
+from tieline.machine.inbox import HELD_MS, Stage
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Envelope, Key
-from tieline.model.moment import Moment
+from tieline.model.moment import NEVER_MS, Moment
 from tieline.model.receipt import FINAL, Event
 
 __all__ = ["Custody"]
@@ -68,6 +69,7 @@ class Custody:
         self.questions: dict[str, OrderedDict[Asked, Question]] = {}
         self.asking: dict[str, int] = {}
         self.budgets = Budgets()
+        self.pacing = Pacing()
         self.forget(0)
 
     def forget(self, latest_cursor: int) -> None:
@@ -93,6 +95,7 @@ class Custody:
         self.next_prune_ms: int | None = None
         self.asks: dict[tuple[str, str], list[int]] = {}  # (asker, asked): questions that may still wait
         self.recorded: dict[int, str] = {}  # in the context journal, and not consumed yet
+        self.unsure: list[int] = []  # may have left before a restore, and may not leave twice
         self.state_bytes = 0
         self.open_count = 0
 
@@ -187,6 +190,8 @@ class Custody:
                 record = self.records.get(cursor)
                 if record is None or record.is_overdue or not record.is_open:
                     return False
+                if record.is_told_late and due_ms < record.due_ms:
+                    return False  # the person's time is over, and they said yes
                 return record.box is Box.OUT or record.token is None
             case TimerKind.RETRY:
                 record = self.records.get(cursor)
@@ -253,12 +258,14 @@ class Custody:
         if row.box is Box.IN:
             self.received_keys[envelope.key] = row.cursor
             mailbox.received.append(row.cursor)
-            mailbox.unread.append(row.cursor)
+            mailbox.move(record, None, record.stage)
             mailbox.by_id.setdefault(envelope.message_id, []).append(row.cursor)
             if envelope.reply_to is not None:
                 mailbox.by_reply.setdefault(envelope.reply_to, []).append(row.cursor)
-            mailbox.arrivals += 1
-            self.arrival_generation += 1
+            if row.is_held:
+                record.held_until_ms = min(row.deadline_ms, mono_ms + HELD_MS)
+            else:
+                self._arrive(mailbox)
         else:
             self.sent_keys[envelope.key] = row.cursor
             mailbox.sent.append(row.cursor)
@@ -267,7 +274,7 @@ class Custody:
             self.routes.setdefault(record.route, deque()).append(row.cursor)
             if not row.from_person:
                 self.budgets.count_sent(*record.route, row.cursor, mono_ms)
-        self.timers.add(row.deadline_ms, TimerKind.DEADLINE, cursor=row.cursor)
+        self._arm(record)
         self.reckon(record, now)
         kind = "message" if row.box is Box.IN else "receipt"
         return self._event(record, kind, row.cursor, row.at_ms, mono_ms)
@@ -276,34 +283,42 @@ class Custody:
         record = self.records.get(row.message)
         if record is None:
             return None
+        kind = "receipt"
         if record.box is Box.IN:
             mailbox = self.mailbox(record.owner)
             before = record.stage
             record.take(row)
             after = record.stage
             if before is not after:
-                for stage, change in ((before, discard), (after, insort)):
-                    if stage is Stage.ACCEPTED:
-                        change(mailbox.unread, record.cursor)
-                    elif stage is Stage.PREPARED:
-                        change(mailbox.prepared, record.cursor)
+                mailbox.move(record, before, after)
+            if before is Stage.HELD and after is Stage.ACCEPTED:
+                kind = "message"
+                self._arrive(mailbox)
             if after not in (Stage.ACCEPTED, Stage.PREPARED):
                 self.recorded.pop(record.cursor, None)
             elif after is Stage.ACCEPTED:
-                self.timers.add(record.deadline_ms, TimerKind.DEADLINE, cursor=record.cursor)
+                self._arm(record)
         else:
             record.take(row)
             if record.is_unsettled and record.transit is None:
                 record.transit = Transit(may_have_left=True)
                 self.routes.setdefault(record.route, deque()).append(record.cursor)
-                self.timers.add(record.deadline_ms, TimerKind.DEADLINE, cursor=record.cursor)
+                self._arm(record)
             elif not record.is_unsettled and record.transit is not None:
                 self.leave_route(record)
                 record.transit = None
         self.reckon(record, now)
         if row.note:
             return None
-        return self._event(record, "receipt", row.cursor, row.at_ms, mono_ms)
+        return self._event(record, kind, row.cursor, row.at_ms, mono_ms)
+
+    def _arrive(self, mailbox: Mailbox) -> None:
+        mailbox.arrivals += 1
+        self.arrival_generation += 1
+
+    def _arm(self, record: Record) -> None:
+        if record.due_ms < NEVER_MS:  # what has no end must not stay in the heap for ever
+            self.timers.add(record.due_ms, TimerKind.DEADLINE, cursor=record.cursor)
 
     def _event(self, record: Record, kind: str, cursor: int, at_ms: int, mono_ms: int) -> Event:
         receipt = record.receipt
@@ -348,7 +363,8 @@ class Custody:
         if not is_open:
             # Whoever may still repeat the message is answered from memory for a whole retention after
             # the longest life that any attempt of it can have (reliability.md I23).
-            last_ms = max(record.deadline_ms + self.limits.max_expiry_ms, now.mono_ms)
+            life_ms = record.deadline_ms + self.limits.max_expiry_ms if record.deadline_ms < NEVER_MS else 0
+            last_ms = max(life_ms, now.mono_ms)
             record.prune_due_ms = last_ms + self.limits.retention_ms
             heapq.heappush(self.prune_heap, (record.prune_due_ms, record.cursor))
 
@@ -389,11 +405,12 @@ class Custody:
             if record.box is Box.OUT:
                 _unlist(self.sent_by_id, record.envelope.message_id, cursor)
             else:
+                touched[record.owner].move(record, record.stage, None)
                 _unlist(touched[record.owner].by_id, record.envelope.message_id, cursor)
                 if record.envelope.reply_to is not None:
                     _unlist(touched[record.owner].by_reply, record.envelope.reply_to, cursor)
         for owner, mailbox in touched.items():
-            for name in ("received", "unread", "prepared", "sent", "unresolved"):
+            for name in ("received", "sent", "unresolved"):
                 kept = [cursor for cursor in getattr(mailbox, name) if cursor not in gone]
                 setattr(mailbox, name, kept)
             peer = self.peers.get(owner)

@@ -10,12 +10,12 @@ import heapq
 
 from tieline.config import PRUNE_MS
 from tieline.engine.contract import Box, PruneRow
-from tieline.engine.messaging import courier, exposure, incoming, outgoing
+from tieline.engine.messaging import consent, courier, exposure, incoming, outgoing
 from tieline.engine.messaging.custody import Custody
 from tieline.engine.messaging.record import Record
 from tieline.engine.messaging.timers import TimerKind
 from tieline.engine.messaging.turn import Turn
-from tieline.machine.inbox import Step
+from tieline.machine.inbox import Stage, Step
 
 __all__ = ["PRUNED_MAX", "TIMERS_MAX", "deadline_ms", "plan_pruning", "tick"]
 
@@ -36,6 +36,8 @@ def tick(turn: Turn) -> None:
     custody = turn.custody
     if custody.recorded:
         exposure.reconcile(turn)
+    if custody.unsure:
+        outgoing.reconcile(turn)
     for _ in range(TIMERS_MAX):
         timer = custody.timers.pop_due(turn.now.mono_ms, custody.is_armed)
         if timer is None:
@@ -58,7 +60,9 @@ def tick(turn: Turn) -> None:
 def _expire(turn: Turn, record: Record) -> None:
     """The deadline of an open record has come."""
     if record.box is Box.IN:
-        if turn.move_received(record, Step.EXPIRE):
+        if record.stage is Stage.HELD:
+            consent.lapse(turn, record)
+        elif turn.move_received(record, Step.EXPIRE):
             turn.custody.count("expired")
             courier.owe(turn, record)
     elif record.is_unsettled:
@@ -100,6 +104,7 @@ def _prune(turn: Turn) -> None:
         custody.count("pruned", len(messages))
     custody.next_prune_ms = now_ms if len(messages) >= PRUNED_MAX else None
     custody.budgets.sweep(now_ms)
+    custody.pacing.sweep(now_ms)
     burst = custody.limits.rate_burst * 1000
     for instance in list(custody.buckets):
         bucket = custody.buckets[instance]

@@ -7,7 +7,8 @@ from the record, whatever the rules of admission say by now: they govern what is
 Rule 1: the key is the authenticated instance, the id and the recipient; nothing a body claims.
 Rule 2: a no is not remembered.
 Rule 3: only the recipient that a message was sent to may state a receipt of it.
-Rule 4: what is not the asker's own is answered as if it did not exist.
+Rule 4: what is held for consent passes the same checks, and counts against room of its own.
+Rule 5: what is not the asker's own is answered as if it did not exist.
 
 Source: reference/native.md 1G, 1H, 2.6b, 2.8, 2.9, 3.4; reference/reliability.md I17, I21 to I25, I28, I47.
 """
@@ -27,17 +28,19 @@ from tieline.engine.contract import (
     ReceiptTold,
     Recorded,
 )
-from tieline.engine.messaging import courier, outgoing
+from tieline.engine.messaging import consent, courier, outgoing
 from tieline.engine.messaging.custody import Custody
 from tieline.engine.messaging.record import Record
 from tieline.engine.messaging.turn import Turn
 from tieline.engine.messaging.underway import Question, Verified
 from tieline.errors import Refusal
 from tieline.machine.admission import ARRIVAL, PRELIMINARY, Bucket, Facts, Target, refilled, verdict
-from tieline.machine.inbox import Step
+from tieline.machine.inbox import HELD_MAX, Step
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Envelope, Key, digest
+from tieline.model.moment import NEVER_MS
 from tieline.model.receipt import THEIRS
+from tieline.model.traits import TRAITS, Traits, traits_of
 
 __all__ = ["VERIFIED_MS", "ask_again", "directory", "offer", "receipt", "status"]
 
@@ -55,6 +58,9 @@ def offer(turn: Turn, command: Offer) -> None:
     if envelope.sender.instance != command.sender_instance:
         turn.tell_peer(command.asked, Refusal("INVALID_PARAMS", "the sender is not who is connected"))
         return
+    if envelope.reply_to is not None and not _traits(command).names_chain:
+        command = _linked(custody, command)
+        envelope = command.envelope
     wrong = outgoing.malformed(envelope)
     if wrong is None:
         recorded = custody.received(envelope.key)
@@ -74,6 +80,28 @@ def offer(turn: Turn, command: Offer) -> None:
         refusal = _wait(turn, command)
     if refusal is not None:
         turn.tell_peer(command.asked, refusal)
+
+
+def _traits(command: Offer) -> Traits:
+    """Return the traits of the wire that an offer came over."""
+    return traits_of(command.sender_instance) if command.wire is None else TRAITS[command.wire]
+
+
+def _linked(custody: Custody, command: Offer) -> Offer:
+    """Return an offer with the correlation of the message it answers.
+
+    Its wire names that message at most, and nobody vouches for the name: when it is none of ours to this
+    sender, what came is a message and no reply.
+    """
+    envelope = command.envelope
+    original = None
+    if envelope.reply_to is not None:
+        original = custody.sent(Key(custody.own, envelope.reply_to, envelope.sender.id))
+    if original is None or original.envelope.sender != envelope.recipient:
+        linked = msgspec.structs.replace(envelope, reply_to=None, correlation_id=None)
+    else:
+        linked = msgspec.structs.replace(envelope, correlation_id=original.envelope.chain)
+    return msgspec.structs.replace(command, envelope=linked)
 
 
 def _is_same(record: Record, envelope: Envelope) -> bool:
@@ -159,19 +187,21 @@ def _admit(turn: Turn, command: Offer, wrong: str | None) -> None:
     """Decide a new message."""
     custody, envelope, standing = turn.custody, command.envelope, command.standing
     instance = command.sender_instance
-    limits = custody.limits
+    limits, traits = custody.limits, _traits(command)
     bucket = refilled(
         custody.buckets.get(instance), turn.now.mono_ms, limits.rate_per_second, limits.rate_burst
     )
-    refusal = verdict(ARRIVAL, _facts(turn, command, wrong, bucket))
-    if refusal is None or refusal.code == "QUEUE_FULL":  # asking at a full inbox costs too
+    refusal = verdict(ARRIVAL, _facts(turn, command, wrong, bucket, traits))
+    is_charged = refusal is None or refusal.code == "QUEUE_FULL"  # asking at a full inbox costs too
+    if is_charged and not traits.rates_itself:
         custody.buckets[instance] = Bucket(bucket.level - 1000, bucket.at_ms)
     if refusal is not None:
         turn.tell_peer(command.asked, refusal)
         return
     expires_ms = envelope.expires_ms
     if expires_ms is None:
-        expires_ms = turn.now.wall_ms + limits.expiry_ms
+        life_ms = limits.expiry_ms if traits.expiry_ms is None else traits.expiry_ms
+        expires_ms = NEVER_MS if traits.is_kept_until_consumed else turn.now.wall_ms + life_ms
     row = MessageRow(
         cursor=turn.next_cursor(),
         box=Box.IN,
@@ -181,15 +211,19 @@ def _admit(turn: Turn, command: Offer, wrong: str | None) -> None:
         digest=digest(envelope),
         at_ms=turn.now.wall_ms,
         expires_ms=expires_ms,
-        deadline_ms=turn.now.mono_ms + expires_ms - turn.now.wall_ms,
+        deadline_ms=NEVER_MS if expires_ms == NEVER_MS else turn.now.mono_ms + expires_ms - turn.now.wall_ms,
         from_person=envelope.automatic_depth == 0,
+        is_held=command.is_held,
     )
     turn.write(row)
     turn.admits = True
-    custody.count("accepted")
+    record = custody.records[row.cursor]
+    custody.count("held" if command.is_held else "accepted")
     if envelope.replaces and envelope.thread is not None:
-        _supersede(turn, custody.records[row.cursor])
-    turn.tell_peer(command.asked, custody.records[row.cursor].receipt)
+        _supersede(turn, record)
+    turn.tell_peer(command.asked, record.receipt)
+    if not command.is_held:
+        consent.reply_arrived(turn, record, traits)
 
 
 def _supersede(turn: Turn, new: Record) -> None:
@@ -203,12 +237,12 @@ def _supersede(turn: Turn, new: Record) -> None:
             courier.owe(turn, older)
 
 
-def _facts(turn: Turn, command: Offer, wrong: str | None, bucket: Bucket) -> Facts:
+def _facts(turn: Turn, command: Offer, wrong: str | None, bucket: Bucket, traits: Traits) -> Facts:
     """Measure an offer."""
     custody, envelope, standing = turn.custody, command.envelope, command.standing
     limits, wall_ms = custody.limits, turn.now.wall_ms
     target, own = _target(custody, envelope.recipient)
-    life_ms = limits.expiry_ms if envelope.expires_ms is None else envelope.expires_ms - wall_ms
+    life_ms = 1 if envelope.expires_ms is None else envelope.expires_ms - wall_ms
     asked_life_ms = life_ms
     if envelope.expires_ms is not None and envelope.created_ms is not None:
         asked_life_ms = envelope.expires_ms - envelope.created_ms
@@ -223,7 +257,9 @@ def _facts(turn: Turn, command: Offer, wrong: str | None, bucket: Bucket) -> Fac
         is_conflict=is_conflict,
         conversation=None if wrong else _conversation_fault(turn, envelope),
         content_bytes=0 if wrong else envelope.content_bytes,
-        content_bytes_max=limits.message_bytes,
+        content_bytes_max=limits.message_bytes
+        if traits.message_bytes_max is None
+        else traits.message_bytes_max,
         life_ms=life_ms,
         asked_life_ms=asked_life_ms if life_ms > 0 else life_ms,
         life_ms_max=limits.max_expiry_ms,
@@ -231,9 +267,11 @@ def _facts(turn: Turn, command: Offer, wrong: str | None, bucket: Bucket) -> Fac
         chain_count=custody.budgets.chain_count(envelope.chain),
         automatic_max=limits.automatic_replies,
         is_depth_bound=envelope.automatic_depth > 0,
-        has_token=bucket.level >= 1000,
-        unread_count=0 if mailbox is None else mailbox.unconsumed_count,
-        unread_max=limits.inbox_messages,
+        has_token=traits.rates_itself or bucket.level >= 1000,
+        unread_count=0 if mailbox is None else mailbox.unconsumed_of(traits_of(command.sender_instance)),
+        unread_max=limits.inbox_messages if traits.unconsumed_max is None else traits.unconsumed_max,
+        held_count=len(mailbox.held) if command.is_held and mailbox is not None else 0,
+        held_max=HELD_MAX,
         stored_bytes=0 if wrong else custody.with_new(envelope),
         stored_bytes_max=limits.storage_bytes,
     )
@@ -286,7 +324,7 @@ def receipt(turn: Turn, command: ReceiptTold) -> None:
         custody.count("receipts_ignored")
         turn.tell_peer(command.asked, _NOT_YOURS)
         return
-    if told.state not in THEIRS:
+    if told.state not in THEIRS and not (told.is_held and record.traits.holds):
         turn.tell_peer(command.asked, Refusal("INVALID_PARAMS", "that state is not a recipient's to say"))
         return
     turn.is_urgent = True

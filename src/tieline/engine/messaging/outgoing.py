@@ -6,7 +6,9 @@ gives way, and its recipient is asked what became of it.
 
 Rule 1: nothing leaves before its intent is written; the intent is written before the answer is given.
 Rule 2: a repeated send with the same id and content is the same send.
-Rule 3: what cannot be known is `unknown`; `NOT_DELIVERED` needs proof, or a recipient that does not
+Rule 3: where a repeat would be a second message, what may have left is off its route for good, and nobody
+    is asked about it: only a receipt moves it.
+Rule 4: what cannot be known is `unknown`; `NOT_DELIVERED` needs proof, or a recipient that does not
     know the id once the message has expired.
 
 Source: reference/native.md 1H, 1I, 2.6b, 3.3, 3.4; reference/reliability.md I3, I4, I10, I13, I20.
@@ -17,6 +19,7 @@ import msgspec
 from tieline.engine import conversation
 from tieline.engine.contract import Act, Box, Draft, MessageRow, Outcome, Settle, Submit, Transmit
 from tieline.engine.messaging import courier
+from tieline.engine.messaging.pacing import Wait
 from tieline.engine.messaging.record import Record
 from tieline.engine.messaging.timers import TimerKind
 from tieline.engine.messaging.turn import Turn
@@ -27,11 +30,13 @@ from tieline.machine.admission import DEPARTURE, Facts, Target, verdict
 from tieline.machine.inbox import Step
 from tieline.model.identity import Capability, is_plain_id
 from tieline.model.message import Envelope, Key, digest
-from tieline.model.receipt import THEIRS, Receipt, State
+from tieline.model.receipt import THEIRS, Durability, Receipt, State
+from tieline.model.traits import Traits, traits_of
 
-__all__ = ["advance", "lapse", "malformed", "settle", "submit", "tell"]
+__all__ = ["advance", "lapse", "malformed", "reconcile", "settle", "submit", "tell"]
 
 TOPIC_CHARACTERS_MAX = 256
+NO_WAIT = Wait()
 FINAL_FOR_REPLY = frozenset({State.ACCEPTED, State.CONSUMED, State.REPLIED})
 
 
@@ -101,6 +106,7 @@ def submit(turn: Turn, command: Submit) -> None:
     turn.write(row)
     turn.admits = True
     custody.count("submitted")
+    custody.pacing.charge(envelope, turn.now.mono_ms)
     record = custody.records[row.cursor]
     turn.answer_record = record
     _hasten(turn, record.route)
@@ -158,21 +164,25 @@ def _envelope(turn: Turn, draft: Draft, correlation_id: str | None, depth: int) 
 def _facts(turn: Turn, draft: Draft, envelope: Envelope, fault: Refusal | None) -> Facts:
     """Measure a draft."""
     custody, limits = turn.custody, turn.custody.limits
+    traits = traits_of(draft.recipient.instance)
     wrong = malformed(envelope)
     if wrong is None and draft.is_ask and draft.sender == draft.recipient:
         wrong = "a peer cannot ask itself: nobody would answer"
     life_ms = limits.expiry_ms if draft.expiry_ms is None else draft.expiry_ms
     sender, recipient = draft.sender.id, draft.recipient.id
+    wait = NO_WAIT if wrong else custody.pacing.wait(envelope, turn.now.mono_ms)
     return Facts(
         malformed=wrong,
         is_in_scope=draft.standing.is_in_scope,
         may_send=Capability.SEND.value in custody.standing_of(draft.sender).capabilities,
         may_receive=Capability.RECEIVE.value in draft.standing.capabilities,
-        carries_options=draft.is_recipient_tieline is not False or not envelope.needs_tieline,
+        unsaid=_unsaid(draft, envelope, traits) if envelope.needs_tieline else (),
         target=Target.LIVE,
         conversation=fault,
         content_bytes=0 if wrong else envelope.content_bytes,
-        content_bytes_max=limits.message_bytes,
+        content_bytes_max=limits.message_bytes
+        if traits.message_bytes_max is None
+        else traits.message_bytes_max,
         life_ms=life_ms,
         asked_life_ms=life_ms,
         life_ms_max=limits.max_expiry_ms,
@@ -186,7 +196,17 @@ def _facts(turn: Turn, draft: Draft, envelope: Envelope, fault: Refusal | None) 
         is_pair_bound=draft.act is not Act.PERSON,
         stored_bytes=0 if wrong else custody.with_new(envelope),
         stored_bytes_max=limits.storage_bytes,
+        wait_ms=wait.ms,
+        is_repeat=wait.is_repeat,
     )
+
+
+def _unsaid(draft: Draft, envelope: Envelope, traits: Traits) -> tuple[str, ...]:
+    """Return the options of a message that its recipient cannot be told."""
+    said = traits.carries
+    if draft.is_recipient_tieline is not False:
+        said |= traits.extends
+    return tuple(sorted(envelope.options - said))
 
 
 def _repeat(turn: Turn, record: Record, draft: Draft, envelope: Envelope) -> None:
@@ -208,7 +228,7 @@ def _repeat(turn: Turn, record: Record, draft: Draft, envelope: Envelope) -> Non
         return
     turn.answer_record = record
     custody.count("repeated")
-    known = outbox.reenter(record.known)
+    known = None if record.is_once else outbox.reenter(record.known)
     if known is not None and record.deadline_ms > turn.now.mono_ms:
         refusal = verdict(DEPARTURE[:4], _facts(turn, draft, again, None))
         if refusal is not None:
@@ -267,6 +287,8 @@ def lapse(turn: Turn, record: Record) -> None:
     if transit is None:
         return
     record.is_overdue = True
+    if not record.traits.has_status:
+        turn.custody.reckon(record, turn.now)
     if transit.attempt or transit.is_lapsed:
         return
     if not transit.may_have_left:
@@ -274,7 +296,8 @@ def lapse(turn: Turn, record: Record) -> None:
         return
     transit.is_lapsed = True
     turn.custody.leave_route(record)
-    courier.ask(turn, record)
+    if record.traits.has_status:
+        courier.ask(turn, record)
 
 
 def _not_delivered(turn: Turn, record: Record) -> None:
@@ -327,16 +350,27 @@ def _settle_transmit(turn: Turn, record: Record, command: Settle) -> None:
                 _lost(turn, record)
         case Outcome.REFUSED:
             _refused(turn, record, command.refusal, is_present=is_present)
-        case Outcome.LOST | Outcome.WRITTEN:
+        case Outcome.LOST:
             _lost(turn, record)
+        case Outcome.WRITTEN:
+            _written(turn, record)
         case Outcome.UNREACHED:
-            if command.is_gone:
-                _gone(turn, route)
-            if is_present:
-                _back_off(turn, record)
+            _unreached(turn, record, command, is_present=is_present)
     if record.is_overdue or record.deadline_ms <= turn.now.mono_ms:
         lapse(turn, record)
     advance(turn, route)
+
+
+def _unreached(turn: Turn, record: Record, command: Settle, *, is_present: bool) -> None:
+    """Not one byte of an attempt left."""
+    if command.refusal is not None:
+        record.last_refusal = command.refusal
+    if command.is_gone:
+        _gone(turn, record.route)
+    if record.is_once and record.known.state is State.UNKNOWN:
+        _written(turn, record)  # a receipt came: it left some other way
+    elif is_present:
+        _back_off(turn, record)
 
 
 def _answered(turn: Turn, record: Record, receipt: Receipt | None) -> bool:
@@ -362,11 +396,16 @@ def _refused(turn: Turn, record: Record, refusal: Refusal | None, *, is_present:
     turn.custody.count("sent_refused_" + refusal.code)
     if record.transit is None or not is_present:
         return
+    if record.is_once and refusal.code == "PEER_OFFLINE" and record.known.state is State.PENDING:
+        _back_off(turn, record)  # nothing left: nobody was there to take it
+        return
     record.transit.may_have_left = True
     # A link refuses without looking at any record: that says nothing of an attempt before this one.
     is_in_question = record.transit.is_in_question and refusal.code in outbox.LINK_CODES
     known = None if is_in_question else outbox.refused(record.known, refusal)
-    if known is None:
+    if known is None and record.is_once:
+        _written(turn, record)
+    elif known is None:
         record.transit.is_in_question |= refusal.code in outbox.KEPT_CODES
         _back_off(turn, record)
     else:
@@ -374,14 +413,41 @@ def _refused(turn: Turn, record: Record, refusal: Refusal | None, *, is_present:
 
 
 def _lost(turn: Turn, record: Record) -> None:
-    """Transmitted, and no answer: only the same id may ask again."""
+    """Transmitted, and no answer: only the same id may ask again, where it may."""
     if record.transit is None:
+        return
+    if record.is_once:
+        _written(turn, record)
         return
     record.transit.may_have_left = True
     known = outbox.lost(record.known)
     if known is not None:
         turn.move_sent(record, known)
     _back_off(turn, record)
+
+
+def _written(turn: Turn, record: Record) -> None:
+    """It left, and no answer comes on its link: nobody knows, it is not sent again, the next one may go."""
+    transit = record.transit
+    if transit is None:
+        return
+    transit.may_have_left = True
+    if not transit.is_lapsed:
+        transit.is_lapsed = True
+        turn.custody.leave_route(record)
+    known = outbox.lost(record.known)
+    if known is not None:
+        turn.move_sent(record, known)
+
+
+def reconcile(turn: Turn) -> None:
+    """Write that nobody knows of what may have left before a restore and may not leave twice."""
+    custody = turn.custody
+    unsure, custody.unsure = custody.unsure, []
+    for cursor in unsure:
+        record = custody.records.get(cursor)
+        if record is not None:
+            _written(turn, record)
 
 
 def _gone(turn: Turn, route: tuple[str, str]) -> None:
@@ -395,7 +461,7 @@ def _gone(turn: Turn, route: tuple[str, str]) -> None:
 
 def tell(turn: Turn, record: Record, receipt: Receipt) -> None:
     """Take in what the recipient states of a sent message."""
-    known = outbox.step(record.known, receipt)
+    known = outbox.step(record.known, receipt, Durability(record.traits.durability))
     if known is None:
         turn.custody.count("receipts_ignored")
         return

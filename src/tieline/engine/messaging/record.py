@@ -13,10 +13,11 @@ import msgspec
 
 from tieline.engine.contract import Box, Held, MessageRow, MoveRow, Sent
 from tieline.errors import Refusal
-from tieline.machine.inbox import Stage
+from tieline.machine.inbox import HELD_MS, Stage
 from tieline.machine.outbox import ENDED, Known
 from tieline.model.message import Envelope
-from tieline.model.receipt import Durability, Receipt, State
+from tieline.model.receipt import HELD, Durability, Receipt, State
+from tieline.model.traits import Traits, traits_of
 
 __all__ = ["RECORD_BYTES", "Mailbox", "Record", "Transit", "discard", "record_bytes"]
 
@@ -24,10 +25,13 @@ RECORD_BYTES = 1_024
 """What one record costs beside its text: its envelope, its moves, its places in the indexes."""
 
 _STAGES = {
+    State.PENDING: Stage.HELD,
+    State.REJECTED: Stage.DENIED,
     State.CONSUMED: Stage.CONSUMED,
     State.REPLIED: Stage.REPLIED,
     State.EXPIRED: Stage.EXPIRED,
 }
+_UNCONSUMED = frozenset({Stage.ACCEPTED, Stage.PREPARED})
 
 
 def record_bytes(envelope: Envelope) -> int:
@@ -46,7 +50,7 @@ class Transit:
         self.retry_at_ms = 0
         self.may_have_left = may_have_left  # False: not one byte of it was ever written
         self.is_in_question = False  # an earlier attempt may have been taken, though the state is pending
-        self.is_lapsed = False  # past its expiry: off its route, its recipient is asked
+        self.is_lapsed = False  # off its route, never transmitted again: past its expiry, or sent once
 
 
 class Record:
@@ -64,8 +68,10 @@ class Record:
         "exposure_count",
         "from_person",
         "has_content",
+        "held_until_ms",
         "is_counted_open",
         "is_overdue",
+        "is_told_late",
         "known",
         "last_refusal",
         "prune_due_ms",
@@ -73,6 +79,7 @@ class Record:
         "size_bytes",
         "token",
         "told_cursor",
+        "traits",
         "transit",
     )
 
@@ -87,11 +94,18 @@ class Record:
         self.from_person = row.from_person
         self.size_bytes = record_bytes(row.envelope)
         self.receipt_cursor = row.cursor
-        self.known = (
-            Known()
-            if row.box is Box.OUT
-            else Known(state=State.ACCEPTED, accepted_ms=row.at_ms, durability=Durability.SYNCED)
-        )
+        if row.box is Box.OUT:
+            self.known = Known()
+            self.traits: Traits = traits_of(row.envelope.recipient.instance)
+        else:
+            self.known = (
+                Known(outcome=HELD)
+                if row.is_held
+                else Known(state=State.ACCEPTED, accepted_ms=row.at_ms, durability=Durability.SYNCED)
+            )
+            self.traits = traits_of(row.envelope.sender.instance)
+        self.is_told_late = row.is_held  # its offer was answered before it was accepted
+        self.held_until_ms = row.deadline_ms  # monotonic; set when the row is applied
         self.token: str | None = None
         self.exposure_count = 0
         self.has_content = True
@@ -132,8 +146,10 @@ class Record:
     @property
     def owes_receipt(self) -> bool:
         """Whether the sender of a received message is still to be told where it stands."""
-        plain = self.known.state is State.ACCEPTED and self.known.outcome is None
-        return self.box is Box.IN and not plain and self.told_cursor < self.receipt_cursor
+        state = self.known.state
+        plain = state is State.ACCEPTED and self.known.outcome is None and not self.is_told_late
+        is_answered = plain or state is State.PENDING
+        return self.box is Box.IN and not is_answered and self.told_cursor < self.receipt_cursor
 
     @property
     def is_unsettled(self) -> bool:
@@ -141,13 +157,35 @@ class Record:
         return self.box is Box.OUT and self.known.state in (State.PENDING, State.UNKNOWN)
 
     @property
+    def is_unread(self) -> bool:
+        """Whether a received message has arrived and nobody has consumed it."""
+        return self.box is Box.IN and self.known.state is State.ACCEPTED and self.known.outcome is None
+
+    @property
+    def is_let_in(self) -> bool:
+        """Whether a received message was accepted at any time: what was not, no reader is shown."""
+        return self.known.accepted_ms is not None
+
+    @property
+    def is_once(self) -> bool:
+        """Whether a second transmission of a sent message would be a second message."""
+        return self.traits.retry == "never"
+
+    @property
+    def due_ms(self) -> int:
+        """When its time is over, monotonic: that of the person's word, while it waits for it."""
+        is_held = self.box is Box.IN and self.known.state is State.PENDING
+        return self.held_until_ms if is_held else self.deadline_ms
+
+    @property
     def is_open(self) -> bool:
         """Whether a change is still to come for which room is kept."""
         if self.box is Box.IN:
-            return self.known.state is State.ACCEPTED and self.known.outcome is None
+            return self.is_unread or self.known.state is State.PENDING
         if self.known.state is State.ACCEPTED:
             return self.known.outcome is None and not self.is_overdue
-        return self.is_unsettled
+        # Where nobody can be asked, no change need ever come.
+        return self.is_unsettled and (self.traits.has_status or not self.is_overdue)
 
     @property
     def owner(self) -> str:
@@ -183,7 +221,9 @@ class Record:
 
     def trim(self) -> None:
         """Let the text go when nobody here needs it any more; the journal has it."""
-        is_needed = self.is_unsettled if self.box is Box.OUT else self.is_open
+        is_needed = self.is_open
+        if self.box is Box.OUT:
+            is_needed = self.is_unsettled and not (self.is_once and self.known.state is State.UNKNOWN)
         if self.has_content and not is_needed:
             self.has_content = False
             self.envelope = msgspec.structs.replace(self.envelope, content="", attachments=())
@@ -195,7 +235,7 @@ class Record:
             envelope=self.envelope,
             state=self.known.state,
             at_ms=self.at_ms,
-            expires_ms=self.expires_ms,
+            expires_ms=self.at_ms + HELD_MS if self.stage is Stage.HELD else self.expires_ms,
             receipt=self.receipt,
             exposure_count=self.exposure_count,
             is_prepared=self.token is not None,
@@ -218,12 +258,25 @@ class Record:
 class Mailbox:
     """Where the records of one local peer are; every list holds cursors in rising order."""
 
-    __slots__ = ("arrivals", "by_id", "by_reply", "prepared", "received", "sent", "unread", "unresolved")
+    __slots__ = (
+        "arrivals",
+        "by_id",
+        "by_reply",
+        "held",
+        "limited",
+        "prepared",
+        "received",
+        "sent",
+        "unread",
+        "unresolved",
+    )
 
     def __init__(self) -> None:
         self.received: list[int] = []
         self.unread: list[int] = []  # accepted, in no exposure
         self.prepared: list[int] = []
+        self.held: list[int] = []  # waits for the person's consent: in none of the other two
+        self.limited: dict[str, int] = {}  # unconsumed ones of each wire that has a limit of its own
         self.by_id: dict[str, list[int]] = {}
         self.by_reply: dict[str, list[int]] = {}
         self.sent: list[int] = []
@@ -234,6 +287,26 @@ class Mailbox:
     def unconsumed_count(self) -> int:
         """Messages that nobody has consumed yet."""
         return len(self.unread) + len(self.prepared)
+
+    def unconsumed_of(self, traits: Traits) -> int:
+        """Unconsumed messages that count against the limit which holds for this wire."""
+        if traits.unconsumed_max is not None:
+            return self.limited.get(traits.name, 0)
+        return self.unconsumed_count - sum(self.limited.values())
+
+    def move(self, record: Record, before: Stage | None, after: Stage | None) -> None:
+        """A received message changed its stage; None is that it was not here, or is no more."""
+        for stage, change in ((before, discard), (after, bisect.insort)):
+            if stage is Stage.ACCEPTED:
+                change(self.unread, record.cursor)
+            elif stage is Stage.PREPARED:
+                change(self.prepared, record.cursor)
+            elif stage is Stage.HELD:
+                change(self.held, record.cursor)
+        traits = record.traits
+        if traits.unconsumed_max is not None:
+            change_by = (after in _UNCONSUMED) - (before in _UNCONSUMED)
+            self.limited[traits.name] = self.limited.get(traits.name, 0) + change_by
 
 
 def discard(cursors: list[int], cursor: int) -> None:

@@ -2,7 +2,8 @@
 
 Rule 1: the same rows give the same records, in whatever order they were loaded.
 Rule 2: what was under way goes on: every step of it may be repeated without harm.
-Rule 3: the numbers of attempts, and what a far end has confirmed, outlive a restore.
+Rule 3: what may not leave twice and may have left is off its route, as if it had.
+Rule 4: the numbers of attempts, and what a far end has confirmed, outlive a restore.
 
 Source: reference/reliability.md I1, I3, I50; reference/native.md 3.4.
 """
@@ -14,16 +15,19 @@ import msgspec
 from tieline.config import PREPARED_MS
 from tieline.engine.contract import Box, ContextRow, MessageRow, MoveRow, MuteRow, PruneRow, Row, RunRow
 from tieline.engine.messaging.custody import Custody
+from tieline.engine.messaging.record import Record
 from tieline.engine.messaging.timers import TimerKind
 from tieline.engine.messaging.underway import Errand, Exposure
 from tieline.machine.inbox import Stage
 from tieline.model.moment import Moment
+from tieline.model.receipt import State
 
 __all__ = ["rebuild"]
 
 
 def rebuild(custody: Custody, rows: Iterable[Row], first_cursor: int, now: Moment) -> None:
     """Build all anew from stored rows, in whatever order they were loaded."""
+    unsent = {cursor for cursor, record in custody.records.items() if _is_unsent(record)}
     told = {cursor: record.told_cursor for cursor, record in custody.records.items() if record.told_cursor}
     arrivals = {owner: mailbox.arrivals for owner, mailbox in custody.mailboxes.items()}
     generation = custody.arrival_generation
@@ -55,6 +59,7 @@ def rebuild(custody: Custody, rows: Iterable[Row], first_cursor: int, now: Momen
         custody.apply(prune, now, now.mono_ms)
     custody.is_rebuilding = False
     _resume(custody, told, now)
+    _hold_back(custody, unsent)
     custody.arrival_generation = generation + 1
     for owner, mailbox in custody.mailboxes.items():
         mailbox.arrivals = arrivals.get(owner, 0) + 1
@@ -67,6 +72,31 @@ def _happened_ms(row: MessageRow | MoveRow | ContextRow, now: Moment) -> int:
         return row.deadline_ms - (row.expires_ms - row.at_ms)
     # Other rows hold wall time only; their age against the wall clock of now is the best there is.
     return now.mono_ms - max(0, now.wall_ms - row.at_ms)
+
+
+def _is_unsent(record: Record) -> bool:
+    """Return whether it is certain that not one byte of a sent message ever left, nor is about to."""
+    transit = record.transit
+    return transit is not None and not transit.may_have_left and not transit.attempt
+
+
+def _hold_back(custody: Custody, unsent: set[int]) -> None:
+    """Take off its route what may not leave twice, unless this process knows that it never left.
+
+    An attempt may have been ordered and its end not stored. It cannot be asked for where nobody answers, so
+    it counts as made.
+    """
+    for cursor, record in custody.records.items():
+        transit = record.transit
+        if transit is None or not record.is_once:
+            continue
+        if cursor in unsent and record.known.state is State.PENDING:
+            transit.may_have_left = transit.is_in_question = False
+            continue
+        transit.is_lapsed = True
+        custody.leave_route(record)
+        if record.known.state is State.PENDING:
+            custody.unsure.append(cursor)
 
 
 def _resume(custody: Custody, told: dict[int, int], now: Moment) -> None:
@@ -104,6 +134,7 @@ def _resume(custody: Custody, told: dict[int, int], now: Moment) -> None:
     custody.asking.clear()
     for instance in custody.questions:
         custody.timers.add(now.mono_ms, TimerKind.DIRECTORY, name=instance)
-    # The first tick also forgets what is old, and consumes what only the context journal shows.
+    # The first tick also forgets what is old, consumes what only the context journal shows, and writes that
+    # what may not leave twice may have left.
     is_due = len(custody.history) or custody.prune_heap or custody.recorded
     custody.next_prune_ms = now.mono_ms if is_due else None

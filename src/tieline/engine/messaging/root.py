@@ -19,6 +19,7 @@ from tieline.engine.contract import (
     AskStatus,
     BeginRun,
     Command,
+    Consent,
     DirectoryTold,
     EndRun,
     Expose,
@@ -43,7 +44,7 @@ from tieline.engine.contract import (
     Untaken,
     UserPrompt,
 )
-from tieline.engine.messaging import exposure, housekeeping, incoming, outgoing, runs
+from tieline.engine.messaging import consent, exposure, housekeeping, incoming, outgoing, runs
 from tieline.engine.messaging.custody import Custody
 from tieline.engine.messaging.record import Mailbox
 from tieline.engine.messaging.restore import rebuild
@@ -125,7 +126,8 @@ class Messaging:
             from_peer: Only from this peer, or peer id.
             reply_to: Only answers to this message id.
             message_id: Only this id.
-            unread_only: Leave out what was consumed, replied, expired, or ended unread.
+            unread_only: Leave out what was consumed, replied, expired, or ended unread. What was never let in
+                is left out in any case: `awaiting` names it.
             count_max: At most so many: the oldest unread ones, or the newest of all.
         """
         mailbox = self._custody.mailboxes.get(owner.id)
@@ -143,10 +145,15 @@ class Messaging:
                 (sender is None or envelope.sender.id == sender)
                 and (reply_to is None or envelope.reply_to == reply_to)
                 and (message_id is None or envelope.message_id == message_id)
-                and (record.is_open or not unread_only)
+                and (record.is_unread if unread_only else record.is_let_in)
             ):
                 found.append(record.held())
         return tuple(found if unread_only else reversed(found))
+
+    def awaiting(self, owner: Peer) -> tuple[Held, ...]:
+        """Return what waits for the person's consent, oldest first; `expires_ms` is when that is too late."""
+        mailbox = self._custody.mailboxes.get(owner.id)
+        return () if mailbox is None else tuple(self._custody.records[one].held() for one in mailbox.held)
 
     def sent(self, message_id: str, sender: Peer | None) -> tuple[Sent, ...]:
         """Return what this root sent under an id, one per recipient; of one sender, or (None) of all."""
@@ -237,6 +244,8 @@ class Messaging:
                 outgoing.submit(turn, command)
             case Offer():
                 incoming.offer(turn, command)
+            case Consent():
+                consent.consent(turn, command)
             case AskedStatus():
                 incoming.status(turn, command)
             case ReceiptTold():

@@ -1,8 +1,8 @@
 """Child executions of a root: begun once, ended once, never mistaken for one another.
 
 Rule 1: a run's id is used once; an ended run keeps its identity, so that late mail is told so.
-Rule 2: unread mail of an ended run stays accepted, with the outcome TARGET_ENDED; what the run sent
-    goes on.
+Rule 2: unread mail of an ended run stays accepted, with the outcome TARGET_ENDED; what still waited for a
+    person's consent is rejected with it; what the run sent goes on.
 
 Source: reference/native.md 1B, 2.8, 3.4 "child runs"; reference/reliability.md I6, I28.
 """
@@ -41,7 +41,7 @@ def end(turn: Turn, command: EndRun) -> None:
     owner = Peer(custody.own, command.run)
     mailbox = custody.mailbox(owner.id)
     # Its mail first: afterwards the run may be the one too many that is forgotten.
-    for cursor in sorted([*mailbox.unread, *mailbox.prepared]):
+    for cursor in sorted([*mailbox.held, *mailbox.unread, *mailbox.prepared]):
         record = custody.records[cursor]
         if turn.move_received(record, Step.END):
             courier.owe(turn, record)

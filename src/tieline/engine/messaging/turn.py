@@ -25,7 +25,7 @@ from tieline.errors import Refusal
 from tieline.machine.inbox import STATES, Stage, Step, step
 from tieline.machine.outbox import ENDED, Known
 from tieline.model.moment import Moment
-from tieline.model.receipt import Event, Receipt
+from tieline.model.receipt import Durability, Event, Receipt
 
 __all__ = ["OWN_LINK", "Body", "Turn"]
 
@@ -103,11 +103,11 @@ class Turn:
         before = record.known
         known = Known(
             state=STATES[after],
-            accepted_ms=before.accepted_ms,
+            accepted_ms=self.now.wall_ms if taken is Step.ACCEPT else before.accepted_ms,
             consumed_ms=self.now.wall_ms if after is Stage.CONSUMED else before.consumed_ms,
             replied_ms=self.now.wall_ms if after is Stage.REPLIED else before.replied_ms,
-            outcome=ENDED if after is Stage.ENDED else outcome,
-            durability=before.durability,
+            outcome=ENDED if taken is Step.END else outcome,
+            durability=Durability.SYNCED if taken is Step.ACCEPT else before.durability,
         )
         note = {Step.PREPARE: "prepared", Step.RELEASE: "released"}.get(taken, "")
         count = record.exposure_count + (taken is Step.PREPARE)

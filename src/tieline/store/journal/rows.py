@@ -3,7 +3,9 @@
 Rule 1: what is bound is what is read: `restored(bound(row))` is the same row.
 Rule 2: every row carries a checksum over all it says; one that does not match is damage, never a value.
 Rule 3: a row that is whole but says something this version does not know is newer, not damaged.
-Rule 4: this module opens nothing and decides nothing.
+Rule 4: mail that waits for consent is a box of its own here, so that a version which does not know it takes
+    the store for newer, never the mail for accepted.
+Rule 5: this module opens nothing and decides nothing.
 
 Source: engine/contract.py "what is stored"; reference/reliability.md K17, K26, I5.
 """
@@ -35,6 +37,7 @@ __all__ = [
 
 Value = int | str | bytes | None
 CHECKSUM_BYTES = 8
+_HELD_BOX = "held"
 ROW_BYTES = 128
 """What a row takes besides its texts and bytes, at most."""
 INSERT_ROWS_MAX = 64
@@ -66,8 +69,9 @@ def bound(row: Row, position: int) -> Bound:
     match row:
         case MessageRow():
             table = "message"
+            box = _HELD_BOX if row.is_held else row.box.value
             columns = (
-                row.cursor, position, row.box.value, row.envelope.message_id, _encode_envelope(row.envelope),
+                row.cursor, position, box, row.envelope.message_id, _encode_envelope(row.envelope),
                 row.digest, row.at_ms, row.expires_ms, row.deadline_ms, int(row.from_person),
             )  # fmt: skip
         case MoveRow():
@@ -224,13 +228,14 @@ def _message(columns: Sequence[Any]) -> Row:
     cursor, _, box, _, envelope, digest, at_ms, expires_ms, deadline_ms, from_person, _ = columns
     return MessageRow(
         cursor,
-        Box(box),
+        Box.IN if box == _HELD_BOX else Box(box),
         _decode_envelope(envelope),
         digest,
         at_ms,
         expires_ms,
         deadline_ms,
         bool(from_person),
+        box == _HELD_BOX,
     )
 
 
