@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tieline.model.process import ProcessIdentity
+from tieline.model.process import Life, ProcessIdentity
 from tieline.shell import process as shell_process
 
 ONE = ProcessIdentity("boot", 4_026_531_836, 17, 5_000, 99, "linux", 7)
@@ -38,3 +38,9 @@ def test_identity_that_differs_in_one_part_is_another(change: dict[str, object])
 def test_identity_offered_by_the_shell_is_the_same_type() -> None:
     """Whoever reads processes and whoever keeps records speak of one type."""
     assert shell_process.ProcessIdentity is ProcessIdentity
+
+
+@pytest.mark.clause("pi-peers-11", "pi-peers-U2")
+def test_life_of_a_text_record_has_four_answers_of_which_one_is_death() -> None:
+    """What cannot be compared has words of its own, so that nobody reads it as dead."""
+    assert {one.value for one in Life} == {"alive", "dead", "foreign", "unproved"}

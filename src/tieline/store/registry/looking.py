@@ -127,6 +127,6 @@ def holds(directory: Directory, name: str, data: bytes) -> bool:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)
     return value if isinstance(value, str) else ""

@@ -14,9 +14,17 @@ import stat
 import tempfile
 from pathlib import Path
 
-from tieline.store.files import Seam
+from tieline.errors import Refused
+from tieline.store.files import Seam, open_directory
 
-__all__ = ["is_socket", "is_swept_name", "remove_socket", "socket_inode", "sockets_place"]
+__all__ = [
+    "is_socket",
+    "is_swept_name",
+    "open_socket_place",
+    "remove_socket",
+    "socket_inode",
+    "socket_places",
+]
 
 SOCKETS = "socks"
 SOCKET_PATH_BYTES_MAX = 100
@@ -26,24 +34,43 @@ SOCKET_NAME_BYTES_MAX = len("tieline-.sock") + 32
 _SWEPT_NAME = re.compile(r"tieline-[0-9a-f]{32}\.sock", re.ASCII)
 
 
-def sockets_place(registry: str) -> str:
-    """Return the directory of our socket: in the registry, or a short one when its path would not fit.
+def socket_places(registry: str) -> tuple[str, ...]:
+    """Return where our socket may lie, the best first: in the registry, or in a short private directory.
 
-    Nothing is created or looked at.
+    A place whose paths would not fit is left out; the last one always fits. Nothing is looked at.
     """
     mark = hashlib.sha256(os.fsencode(registry)).hexdigest()[:12]
     short = f"pi-peers-{os.geteuid()}-{mark}"
     bases = (f"{registry.rstrip('/')}/{SOCKETS}", f"{tempfile.gettempdir().rstrip('/')}/{short}")
-    for base in bases:
-        if len(os.fsencode(base)) + 1 + SOCKET_NAME_BYTES_MAX <= SOCKET_PATH_BYTES_MAX:
-            return base
-    return f"/tmp/{short}"  # noqa: S108 - verified 0700
+    room = SOCKET_PATH_BYTES_MAX - SOCKET_NAME_BYTES_MAX - 1
+    fitting = [base for base in bases if len(os.fsencode(base)) <= room]
+    return tuple(dict.fromkeys((*fitting, f"/tmp/{short}")))  # noqa: S108 - verified 0700
+
+
+def open_socket_place(registry: str, seam: Seam) -> str:
+    """Return the first of our places that is private and ours, made when it is missing.
+
+    A program that makes `socks` open to others does no harm inside a private registry. Such a directory is
+    not ours to change, and no place for our socket either: then the next one is.
+
+    Raises:
+        Refused: none of them is, for the reason of the last one.
+    """
+    places = socket_places(registry)
+    for place in places[:-1]:
+        try:
+            open_directory(place, create=True, seam=seam).close()
+        except Refused:
+            continue
+        return place
+    open_directory(places[-1], create=True, seam=seam).close()
+    return places[-1]
 
 
 def is_swept_name(registry: str, socket_path: str) -> bool:
     """Return whether this is one of our random names in our own place: it never belongs to a second life."""
     place, _, name = socket_path.rpartition("/")
-    return place == sockets_place(registry) and _SWEPT_NAME.fullmatch(name) is not None
+    return place in socket_places(registry) and _SWEPT_NAME.fullmatch(name) is not None
 
 
 def socket_inode(socket_path: str) -> int:

@@ -207,8 +207,8 @@ def _bytes(text: str) -> bytes:
 
 def _text(value: object) -> str:
     """Return a text, a whole number as its digits, and nothing for what is neither or is too long."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
+        return str(value)
     return value if isinstance(value, str) and len(value) <= TEXT_CHARS_MAX else ""
 
 

@@ -25,7 +25,7 @@ from tieline.model.process import Life
 from tieline.store.files import Directory, Seam, no_seam, open_directory
 from tieline.store.registry.looking import RECORD_BYTES_MAX, encode_key, holds, is_token, look_at_key
 from tieline.store.registry.others import Fault, Listed, Others, Seen
-from tieline.store.registry.place import is_socket, remove_socket, socket_inode, sockets_place
+from tieline.store.registry.place import is_socket, open_socket_place, remove_socket, socket_inode
 from tieline.store.registry.record import (
     FORMER_NAMES_MAX,
     RecordFault,
@@ -104,9 +104,7 @@ class Registry:
         Source: reference rules 9, U22.
         """
         self._open(create=True)
-        place = sockets_place(self._path)
-        open_directory(place, create=True, seam=self._seam).close()
-        return Path(place)
+        return Path(open_socket_place(self._path, self._seam))
 
     # ------------------------------------------------------------ our own window
 
