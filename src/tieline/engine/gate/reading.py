@@ -15,6 +15,17 @@ Source: reference/native.md 2.14, 3.5 "wrappers".
 import re
 from typing import NamedTuple
 
+from tieline.engine.gate.arguments import (
+    ARGUMENTS_MAX,
+    RUN_WORDS,
+    compose,
+    moved,
+    option_at,
+    options_of,
+    positions,
+    scripts_of,
+    words_of,
+)
 from tieline.engine.gate.splitting import EXPANSION, TOKENS_MAX, Segment, split
 from tieline.engine.gate.tables import (
     BUILTIN_SUBCOMMANDS,
@@ -25,7 +36,6 @@ from tieline.engine.gate.tables import (
     SHELLS,
     TOOLS,
     WRAPPERS,
-    Tool,
     Wrapper,
 )
 
@@ -42,24 +52,15 @@ __all__ = [
 
 LAYERS_MAX = 16  # programs that start programs, in one command
 TEXTS_MAX = 8  # a shell's text inside a shell's text
-ARGUMENTS_MAX = 512  # what follows is not looked at
-WORDS_MAX = 16
 SUBJECTS_MAX = 192
-PATH_CHARACTERS_MAX = 1_024
 EVERYTHING = frozenset({"*"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _ENDINGS = re.compile(r"\.(?:exe|cmd|bat|js|mjs|cjs)$")
 _NUMBERED_PYTHON = re.compile(r"python[0-9.]+$")
-_RUN_WORDS = frozenset({"run", "run-script"})
-_NPM_SHORT = {
-    "t": "test",
-    "tst": "test",
-    "test": "test",
-    "start": "start",
-    "stop": "stop",
-    "restart": "restart",
-}
 _FIND_ACTIONS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_OPTIONS_OF_RUN = frozenset({
+    "--resource", "--timeout", "--reason", "--ticket", "--on-orphan", "--instance", "--run"
+})  # fmt: skip
 _ENVIRONMENT_FOLDERS = {"GIT_DIR": "git", "GIT_WORK_TREE": "git"}
 
 
@@ -69,7 +70,8 @@ class Subject(NamedTuple):
     `executable` is its base name, empty when it cannot be told; `words` are its first arguments that are
     neither options nor their values; `scripts` the scripts or targets among them; `directory` is where it
     works, empty when only the shell could tell; `covered` are the resources, as they were written, that
-    a `tieline run` around it holds, each with the directory it was named in.
+    a `tieline run` around it holds, each with the directory it was named in. `other_words` are the words if
+    the first one is the value of an option that is not known; `is_list` says that each word is a target.
     """
 
     executable: str
@@ -80,6 +82,8 @@ class Subject(NamedTuple):
     directory: str = ""
     covered: frozenset[tuple[str, str]] = frozenset()
     is_covered_whole: bool = False
+    other_words: tuple[str, ...] = ()
+    is_list: bool = False
 
 
 class Reading(NamedTuple):
@@ -98,7 +102,7 @@ def read(argv: tuple[str, ...] | None, text: str, directory: str) -> Reading:
         directory: Absolute path where it would run.
     """
     walk = _Walk()
-    place = _Place(_moved("", (directory,)), (), frozenset(), is_covered_whole=False, depth=0)
+    place = _Place(moved("", (directory,)), (), frozenset(), is_covered_whole=False, depth=0)
     if argv is None:
         walk.read_text(text, place)
     else:
@@ -126,16 +130,6 @@ class _Place(NamedTuple):
     depth: int
 
 
-class _Found(NamedTuple):
-    """What the options of a wrapper said."""
-
-    at: int
-    directory: str
-    module: str = ""
-    text: str = ""
-    is_stopped: bool = False
-
-
 class _Walk:
     """Goes through one command and gathers its subjects."""
 
@@ -143,6 +137,7 @@ class _Walk:
         self.subjects: list[Subject] = []
         self.fault = ""
         self.tokens_left = TOKENS_MAX
+        self.aliases: dict[str, str] = {}
 
     def opaque(self, why: str, place: _Place) -> None:
         """Note a part that cannot be read."""
@@ -170,13 +165,18 @@ class _Walk:
                 frame = script.parents[frame]
             directory = directories.setdefault(segment.frame, directories[frame])
             if segment.words and segment.words[0] in {"cd", "pushd"}:
-                directories[segment.frame] = _moved(directory, segment.words[1:])
+                directories[segment.frame] = moved(directory, segment.words[1:])
+            if segment.words and segment.words[0] == "alias":
+                self.aliases |= dict(word.split("=", 1) for word in segment.words[1:] if "=" in word)
             if segment.words and (segment, directory) not in seen:
                 seen.add((segment, directory))
                 assignments = place.assignments + segment.assignments
                 there = place
                 if directory != place.directory or segment.assignments:
                     there = place._replace(directory=directory, assignments=assignments)
+                named = self.aliases.get(segment.words[0])
+                if named is not None and len(segment.words) + len(named) <= ARGUMENTS_MAX:
+                    self.read_text(_with_rest(named, segment.words[1:]), there)
                 self.read_command(segment.words, segment.inputs, there)
         if script.fault:
             self.opaque(script.fault, place)
@@ -190,9 +190,11 @@ class _Walk:
                 self.opaque("it is too long to be read whole", place)
                 return
             name = executable_name(argv[0])
-            if EXPANSION in name or not name:
+            if not name or _is_put_together(name, is_text=place.depth > 0):
                 self.opaque("what it runs is put together by the shell", place)
                 return
+            if name.startswith("git-"):
+                name, argv = "git", ("git", name[4:], *argv[1:])
             if name == "tieline":
                 inner = self._tieline(argv, place)
             else:
@@ -206,25 +208,46 @@ class _Walk:
     def _subject(self, name: str, argv: tuple[str, ...], place: _Place) -> _Place:
         """Note the program of this layer; return the place as its options move it."""
         tool = TOOLS.get(name, PLAIN_TOOL)
-        words, directory = _words_of(argv, tool, place.directory)
+        words, directory, is_first_sure = words_of(argv, tool, place.directory)
         for assignment in place.assignments:
             variable, _, value = assignment.partition("=")
             if _ENVIRONMENT_FOLDERS.get(variable) == name:
-                directory = _moved(place.directory, (value,))
-        words = _compose(name, words)
+                directory = moved(place.directory, (value,))
+        if name == "git":
+            words, argv = self._alias_of_git(words, argv, place)
+        words = compose(name, words)
+        scripts = scripts_of(name, words)
+        if not is_first_sure:
+            scripts += scripts_of(name, words[1:])
         self.subjects.append(
             Subject(
                 name,
                 argv[1 : 1 + ARGUMENTS_MAX],
                 words,
-                _scripts_of(name, words),
+                scripts,
                 place.assignments,
                 directory,
                 place.covered,
                 place.is_covered_whole,
+                () if is_first_sure else compose(name, words[1:]),
+                SCRIPT_TOOLS.get(name) == "" and name != "npx",
             )
         )
         return place if directory == place.directory else place._replace(directory=directory)
+
+    def _alias_of_git(
+        self, words: tuple[str, ...], argv: tuple[str, ...], place: _Place
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return words and arguments with the alias that this command defines; one of `!` is read as text."""
+        given = [one.partition("=") for one in argv[1:] if one.startswith("alias.")]
+        meant = next((value for key, _, value in given if words and key == f"alias.{words[0]}"), None)
+        if meant is None:
+            return words, argv
+        if meant.startswith("!"):
+            self.read_text(_with_rest(meant[1:], words[1:]), place)
+            return words, argv
+        put_in = tuple(meant.split())
+        return put_in + words[1:], (*argv[:1], *put_in, *argv[argv.index(words[0]) + 1 :])
 
     def _inner(
         self, name: str, argv: tuple[str, ...], inputs: tuple[str, ...], place: _Place
@@ -249,7 +272,7 @@ class _Walk:
         self, name: str, argv: tuple[str, ...], runner: dict[str, Wrapper], place: _Place
     ) -> tuple[tuple[str, ...], _Place] | None:
         """Return what follows a runner's own word; a package manager also starts a program by its name."""
-        places = _positions(argv, TOOLS.get(name, PLAIN_TOOL), 2)
+        places = positions(argv, TOOLS.get(name, PLAIN_TOOL), 2)
         if not places:
             return None
         first = argv[places[0]]
@@ -259,7 +282,7 @@ class _Walk:
         if first in runner:
             return self._wrapped(argv, places[0] + 1, runner[first], place)
         builtin = BUILTIN_SUBCOMMANDS.get(name)
-        if builtin is not None and name != "npm" and first not in builtin and first not in _RUN_WORDS:
+        if builtin is not None and name != "npm" and first not in builtin and first not in RUN_WORDS:
             return argv[places[0] :], place
         return None
 
@@ -267,7 +290,7 @@ class _Walk:
         self, argv: tuple[str, ...], start: int, wrapper: Wrapper, place: _Place
     ) -> tuple[tuple[str, ...], _Place] | None:
         """Return the command after a wrapper's options and operands."""
-        found = _options(argv, start, wrapper, place.directory)
+        found = options_of(argv, start, wrapper, place.directory)
         if found.is_stopped:
             return None
         if found.directory != place.directory:
@@ -276,11 +299,11 @@ class _Walk:
         if not found.text and not found.module and wrapper.operand_count:
             at += wrapper.operand_count
             if at < len(argv) and argv[at].split("=")[0] in wrapper.texts:
-                found = _options(argv, at, wrapper, place.directory)
+                found = options_of(argv, at, wrapper, place.directory)
                 at = found.at
         if found.text:
             self.read_text(
-                " ".join((found.text, *argv[at:])) if argv[0].endswith("env") else found.text, place
+                _with_rest(found.text, argv[at:]) if argv[0].endswith("env") else found.text, place
             )
             return None
         if found.module:
@@ -292,6 +315,8 @@ class _Walk:
             place = place._replace(assignments=place.assignments + argv[first:at])
         if wrapper.joins_words:
             words = argv[at : at + 1] if argv[0] == "trap" else argv[at:]
+            if argv[0].endswith("parallel") and ":::" in words:
+                words = words[: words.index(":::")]
             self.read_text(" ".join(words), place)
             return None
         return argv[at:], place
@@ -343,128 +368,24 @@ class _Walk:
         if argv[1:2] != ("run",) or "--" not in argv:
             return None
         stop = argv.index("--")
-        named = set(place.covered)
-        for at in range(2, stop):
-            name, _, value = argv[at].partition("=")
-            if name == "--resource":
-                named.add((value or argv[at + 1], place.directory))
-        is_whole = place.is_covered_whole or "--gate" in argv[2:stop]
+        named, is_whole, at = set(place.covered), place.is_covered_whole, 2
+        while at < stop:
+            # The value of an option is none itself: a reason that reads --gate covers nothing.
+            option, value, at = option_at(argv, at, _OPTIONS_OF_RUN)
+            if option == "--resource":
+                named.add((value, place.directory))
+            is_whole = is_whole or option == "--gate"
         return argv[stop + 1 :], place._replace(covered=frozenset(named), is_covered_whole=is_whole)
 
 
-def _option(argv: tuple[str, ...], at: int, valued: frozenset[str]) -> tuple[str, str, int]:
-    """Return an option's name, its value, and where what follows begins."""
-    word = argv[at]
-    following = argv[at + 1] if at + 1 < len(argv) else ""
-    if word in valued:
-        return word, following, at + 2
-    if word.startswith("--"):
-        name, _, value = word.partition("=")
-        return name, value, at + 1
-    for number, letter in enumerate(word[1:16], 2):
-        if "-" + letter in valued:
-            rest = word[number:]
-            return "-" + letter, rest.removeprefix("=") or following, at + 1 if rest else at + 2
-    return word, "", at + 1
+def _is_put_together(name: str, *, is_text: bool) -> bool:
+    """Return whether a shell makes a program's name: of an expansion, of braces, or by looking for files."""
+    if EXPANSION in name:
+        return True
+    return is_text and name not in {"[", "[["} and any(sign in name for sign in "*?[{")
 
 
-def _options(argv: tuple[str, ...], start: int, wrapper: Wrapper, directory: str) -> _Found:
-    """Return what a wrapper's options say and where they end."""
-    at = start
-    while at < len(argv):
-        word = argv[at]
-        if word == "--":
-            return _Found(at + 1, directory)
-        if len(word) < 2 or word[0] != "-":
-            break
-        name, value, at = _option(argv, at, wrapper.valued)
-        if name in wrapper.stops or any(
-            "-" + letter in wrapper.stops for letter in name[1:4] if name[1] != "-"
-        ):
-            return _Found(at, directory, is_stopped=True)
-        if name in wrapper.modules:
-            return _Found(at, directory, module=value)
-        if name in wrapper.texts:
-            return _Found(at, directory, text=value)
-        if name in wrapper.folders:
-            directory = _moved(directory, (value,))
-    return _Found(at, directory)
-
-
-def _positions(argv: tuple[str, ...], tool: Tool, count: int) -> list[int]:
-    """Return where the first `count` arguments stand that are neither options nor their values."""
-    found: list[int] = []
-    at = 1
-    while at < min(len(argv), ARGUMENTS_MAX) and len(found) < count:
-        if argv[at][:1] == "-" and len(argv[at]) > 1:
-            at = _option(argv, at, tool.valued)[2]
-        else:
-            found.append(at)
-            at += 1
-    return found
-
-
-def _words_of(argv: tuple[str, ...], tool: Tool, directory: str) -> tuple[tuple[str, ...], str]:
-    """Return the first words of a program, and the folder that its options name."""
-    words: list[str] = []
-    at = 1
-    while at < min(len(argv), ARGUMENTS_MAX) and len(words) < WORDS_MAX:
-        word = argv[at]
-        if word[:1] == "-" and len(word) > 1:
-            name, value, at = _option(argv, at, tool.valued)
-            if name in tool.folders:
-                directory = _moved(directory, (value,))
-        else:
-            words.append(word)
-            at += 1
-    return tuple(words), directory
-
-
-def _compose(name: str, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words without what only chooses: a toolchain, a workspace."""
-    if name == "cargo" and words and words[0].startswith("+"):
-        return words[1:]
-    if name == "yarn" and words[:1] == ("workspace",):
-        return words[2:]
-    if name == "yarn" and words[:1] == ("workspaces",):
-        return words[2:]
-    return words
-
-
-def _scripts_of(name: str, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the scripts or targets that a package manager or task runner would run."""
-    if not words:
-        return ()
-    first = words[0]
-    if name in BUILTIN_SUBCOMMANDS:
-        if first in _RUN_WORDS:
-            return words[1:2]
-        if name == "npm":
-            return (_NPM_SHORT[first],) if first in _NPM_SHORT else ()
-        return () if first in BUILTIN_SUBCOMMANDS[name] else (_NPM_SHORT.get(first, first),)
-    own = SCRIPT_TOOLS.get(name)
-    if own is None:
-        return ()
-    if name in {"gradle", "gradlew"}:
-        return tuple(word.rsplit(":", 1)[-1] for word in words)
-    if not own:
-        return words[:1] if name == "npx" else words
-    return words[1:] if first == own else ()
-
-
-def _moved(directory: str, words: tuple[str, ...]) -> str:
-    """Return the folder after a change to the first of `words`, empty when only the shell could tell."""
-    target = next((word for word in words if word[:1] != "-" or word == "-"), "")
-    if not target or EXPANSION in target or target[0] in "~-":
-        return ""
-    if target[0] != "/" and not directory:
-        return ""
-    # The folder so far is in its shortest form: only what is new is gone through.
-    parts = directory.split("/")[1:] if target[0] != "/" and directory != "/" else []
-    for part in target.split("/"):
-        if part == "..":
-            del parts[-1:]
-        elif part not in {"", "."}:
-            parts.append(part)
-    moved = "/" + "/".join(parts)
-    return moved if len(moved) <= PATH_CHARACTERS_MAX else ""
+def _with_rest(text: str, words: tuple[str, ...]) -> str:
+    """Return a shell's text with more arguments, each quoted; what only the shell knows stays unknown."""
+    quoted = ("'" + word.replace("'", "'\"'\"'") + "'" for word in words[:ARGUMENTS_MAX])
+    return " ".join((text, *quoted))

@@ -7,7 +7,8 @@ Rule 1: no is a value, and any input gets a verdict: nothing here raises on a co
 Rule 2: patterns are plain words, or the beginning of one before a `*`. No expression can take long.
 Rule 3: the repository of another folder is not guessed: `Verdict.directories` names the folders, and the
     caller asks again with their facts. Until then a command is taken to work in its own repository.
-Rule 4: this module starts nothing, reads no file, and knows neither holder nor queue.
+Rule 4: a command needs nothing because of an option only where that is surely no option's value.
+Rule 5: this module starts nothing, reads no file, and knows neither holder nor queue.
 
 Source: reference/native.md 2.13 "Keys", 2.14, 3.5.
 """
@@ -20,9 +21,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tieline.config import Rule
+from tieline.engine.gate.options import is_taken_back, sure_of
 from tieline.engine.gate.profiles import Class, is_build
 from tieline.engine.gate.reading import Subject, executable_name, read
-from tieline.engine.gate.splitting import split
+from tieline.engine.gate.splitting import EXPANSION, split
 
 __all__ = [
     "GateCommand",
@@ -39,6 +41,7 @@ REASONS_MAX = 4
 DIRECTORIES_MAX = 16  # each costs the caller a look at the disk
 NAME_CHARACTERS_MAX = 40
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")
+_PUT_TOGETHER = f"{EXPANSION}*?[{{"  # a word with one of these is whatever the shell makes of it
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 
@@ -195,21 +198,26 @@ class _Matcher:
         self.subcommands = _Patterns(rule.subcommands)
         self.scripts = _Patterns(rule.scripts)
         self.arguments = _Patterns(rule.arguments)
-        self.without = _Patterns(rule.without)
+        self.without = _Exceptions(rule.without)
 
     def fits(self, subject: Subject, *, is_built: bool) -> bool:
         """Return whether a program is all that the rule names; the executable was looked up."""
         rule = self.rule
         if rule.profile == "build" and not is_built:
             return False
-        if rule.subcommands and not self.subcommands.begin(subject.words):
+        if rule.subcommands and not self._is_subcommand(subject):
             return False
         if rule.scripts and not self.scripts.are_in(subject.scripts):
             return False
-        said = subject.arguments + subject.assignments
-        if rule.arguments and not self.arguments.are_in(said):
+        if rule.arguments and not self.arguments.are_in(subject.arguments + subject.assignments):
             return False
-        return not (rule.without and self.without.are_in(said))
+        return not (rule.without and self.without.hold(subject))
+
+    def _is_subcommand(self, subject: Subject) -> bool:
+        """Return whether the first words are the rule's, or may be: what only the shell knows may be any."""
+        if subject.words and any(sign in subject.words[0] for sign in _PUT_TOGETHER):
+            return True
+        return self.subcommands.begin(subject.words) or self.subcommands.begin(subject.other_words)
 
 
 class _Patterns:
@@ -244,6 +252,44 @@ class _Patterns:
             for at, word in enumerate(words if self.sequences else ())
             for wanted in self.sequences.get(word, ())
         )
+
+
+class _Exceptions:
+    """What a rule does not hold for. Each must be surely said: a value, an operand or a file is not."""
+
+    __slots__ = ("assigned", "beginnings", "leading", "plain", "sequences")
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        options = [one for one in patterns if one[:1] == "-"]
+        self.plain = frozenset(one for one in options if " " not in one and one[-1] != "*")
+        self.beginnings = tuple(one[:-1] for one in options if " " not in one and one[-1] == "*")
+        self.sequences = [one.split(" ") for one in options if " " in one]
+        self.assigned = _Patterns(tuple(one for one in patterns if one[:1] != "-" and "=" in one))
+        leading = tuple(one for one in patterns if one[:1] != "-" and "=" not in one)
+        self.leading = _Patterns(leading) if leading else None
+
+    def hold(self, subject: Subject) -> bool:
+        """Return whether the program is surely asked for one of these."""
+        sure = sure_of(subject.executable, subject.arguments)
+        places = sorted(sure.places)
+        own = tuple(subject.arguments[at] for at in places)
+        said = self.plain.intersection(own)
+        if any(not is_taken_back(one, subject.arguments) for one in sorted(said)):
+            return True
+        if self.beginnings and any(word.startswith(self.beginnings) for word in own):
+            return True
+        if any(_is_sequence(subject.arguments, at, wanted) for wanted in self.sequences for at in places):
+            return True
+        if self.assigned.are_in(subject.assignments + own):
+            return True
+        return self.leading is not None and self._are_all(sure.words, is_list=subject.is_list)
+
+    def _are_all(self, words: tuple[str, ...], *, is_list: bool) -> bool:
+        """Return whether the first words are one of these; of a list of targets, each."""
+        assert self.leading is not None
+        if is_list:
+            return bool(words) and all(self.leading.begin((word,)) for word in words)
+        return self.leading.begin(words)
 
 
 def _is_sequence(words: tuple[str, ...], at: int, wanted: list[str]) -> bool:

@@ -53,7 +53,9 @@ _GIT = Rule(
         "add", "am", "apply", "bisect", "checkout", "checkout-index", "cherry-pick", "clean", "commit",
         "gc", "merge",
         "mv", "prune", "pull", "read-tree", "rebase", "reset", "restore", "revert", "rm", "sparse-checkout",
-        "stash", "submodule", "switch", "update-index", "worktree",
+        "stage", "stash", "submodule", "switch", "update-index", "worktree", "citool", "filter-branch",
+        "filter-repo", "lfs checkout", "lfs pull", "maintenance", "mergetool", "quiltimport", "repack",
+        "subtree",
     ),
     without=(
         *_QUESTIONS, "--dry-run", "--check", "stash list", "stash show", "submodule status",
@@ -63,7 +65,14 @@ _GIT = Rule(
 )  # fmt: skip
 
 _SETS: dict[str, tuple[str, tuple[Rule, ...]]] = {
-    "git": ("commands of git that write the index, the checkout, or what worktrees share", (_GIT,)),
+    "git": (
+        "commands of git that write the index, the checkout, or what worktrees share",
+        (
+            _GIT,
+            Rule("repository/git-index", executables=("gh",),
+                 subcommands=("pr checkout", "pr co", "repo sync"), without=("--help",)),
+        ),
+    ),
     "python": (
         "test runs of Python",
         (
@@ -83,7 +92,10 @@ _SETS: dict[str, tuple[str, tuple[Rule, ...]]] = {
             Rule("repository/packages", executables=_MANAGERS,
                  subcommands=("install", "i", "ci", "add", "update", "up", "upgrade", "remove", "rm",
                               "uninstall", "dedupe",
-                              "prune", "rebuild", "import"),
+                              "prune", "rebuild", "import", "in", "ins", "inst", "insta", "instal", "isnt",
+                              "isnta", "isntal", "isntall", "clean-install", "ic", "install-clean", "it",
+                              "cit", "install-test", "install-ci-test", "udpate", "un", "unlink", "r", "rb",
+                              "ddp"),
                  without=(*_QUESTIONS, "--dry-run", "-g", "--global")),
         ),
     ),
@@ -94,10 +106,11 @@ _SETS: dict[str, tuple[str, tuple[Rule, ...]]] = {
                  subcommands=("build", "b", "check", "c", "clippy", "run", "r", "test", "t", "nextest",
                               "bench", "doc", "d",
                               "clean", "fix", "install", "package", "publish", "rustc", "tarpaulin",
-                              "llvm-cov"),
+                              "llvm-cov", "watch", "hack", "miri", "xtask"),
                  without=_QUESTIONS),
             Rule("repository/tests", executables=("cargo",),
-                 subcommands=("test", "t", "nextest", "bench", "tarpaulin", "llvm-cov"),
+                 subcommands=("test", "t", "nextest", "bench", "tarpaulin", "llvm-cov", "watch",
+                              "hack", "miri"),
                  without=(*_QUESTIONS, "--no-run")),
         ),
     ),
@@ -109,18 +122,21 @@ _SETS: dict[str, tuple[str, tuple[Rule, ...]]] = {
             Rule("repository/tests", executables=("make", "ninja"), scripts=_variants("test", "tests",
                 "check"),
                  without=("-n", "--dry-run", "--just-print")),
-            Rule("repository/tests", executables=("ctest",), without=(*_QUESTIONS, "-N", "--show-only*")),
+            Rule("repository/tests", executables=("ctest",),
+                 without=("--help", "--version", "-N", "--show-only*")),
         ),
     ),
     "jvm": (
         "builds with gradle and maven, and their tests",
         (
             Rule("repository/build", executables=("gradle", "gradlew", "mvn", "mvnw"),
-                 without=(*_QUESTIONS, "-v", "tasks", "dependencies", "properties", "help:*",
+                 without=("--help", "--version", "-v", "tasks", "dependencies", "properties", "help:*",
                           "dependency:tree", "--dry-run")),
             Rule("repository/tests", executables=("gradle", "gradlew", "mvn", "mvnw"),
-                 scripts=("test", "check", "build", "verify", "package", "install", "integrationTest"),
+                 scripts=("test", "check", "build", "verify", "package", "install"),
                  without=("-DskipTests", "-DskipTests=true", "--dry-run", "-x test")),
+            Rule("repository/tests", executables=("gradle", "gradlew", "mvn", "mvnw"),
+                 scripts=("integrationTest",), without=("-DskipTests", "-DskipTests=true", "--dry-run")),
         ),
     ),
     "compose": (
@@ -129,11 +145,11 @@ _SETS: dict[str, tuple[str, tuple[Rule, ...]]] = {
             Rule("repository/compose", executables=("docker", "podman"),
                  subcommands=tuple(f"compose {word}" for word in (
                      "up", "down", "build", "run", "restart", "start", "stop", "rm", "create", "kill",
-                     "pull")),
+                     "pull", "watch", "scale")),
                  without=("--help", "--dry-run")),
             Rule("repository/compose", executables=("docker-compose", "podman-compose"),
                  subcommands=("up", "down", "build", "run", "restart", "start", "stop", "rm", "create",
-                              "kill", "pull"),
+                              "kill", "pull", "watch", "scale"),
                  without=("--help", "--dry-run")),
         ),
     ),

@@ -32,7 +32,7 @@ _PARAMETER = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
 _ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _IN_QUOTES = re.compile(r"[^\"\\$`]+")
 _IN_DISCARD = re.compile(r"[^'\"\\`$(){}]+")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]]*\])?\+?=")
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 
 _PASSED_OVER = frozenset(

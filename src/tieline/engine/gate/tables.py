@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 __all__ = [
     "BUILTIN_SUBCOMMANDS",
+    "COMMON_FLAGS",
+    "HAND_OVERS",
     "NICKNAMES",
     "PLAIN_TOOL",
     "RUNNERS",
@@ -28,10 +30,14 @@ def _words(text: str) -> frozenset[str]:
 
 
 class Tool(NamedTuple):
-    """Options of a program that take a value, and those among them that name the folder it works in."""
+    """Options of a program: those that take a value, those of them that name its folder, and flags.
+
+    `flags` take no value under any subcommand of the program: one that does under some is left out.
+    """
 
     valued: frozenset[str] = frozenset()
     folders: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
 
 
 class Wrapper(NamedTuple):
@@ -74,11 +80,14 @@ def _wrapper(
     )
 
 
-def _tool(valued: str, folders: str = "") -> Tool:
-    return Tool(_words(f"{valued} {folders}"), _words(folders))
+def _tool(valued: str, folders: str = "", flags: str = "") -> Tool:
+    return Tool(_words(f"{valued} {folders}"), _words(folders), _words(flags))
 
 
 PLAIN_TOOL = Tool()
+
+COMMON_FLAGS = _words("--help --version")
+"""Flags of every program."""
 
 SHELLS = _words("sh bash zsh dash ksh ash mksh fish rbash")
 """Programs that read a shell's text: from `-c`, from a file, or from what is fed to them."""
@@ -86,7 +95,7 @@ SHELLS = _words("sh bash zsh dash ksh ash mksh fish rbash")
 NICKNAMES = {
     "gmake": "make", "py.test": "pytest", "pytest-3": "pytest", "ninja-build": "ninja", "cmake3": "cmake",
     "gtimeout": "timeout", "nodejs": "node", "pypy": "python", "pypy3": "python", "pnpx": "npx",
-    "bunx": "npx",
+    "bunx": "npx", "bmake": "make", "remake": "make", "nerdctl": "docker",
 }  # fmt: skip
 """Other names of the same program."""
 
@@ -103,6 +112,8 @@ _UV_RUN = _wrapper(
     folders="--directory",
 )
 _PLAIN = _wrapper()
+
+_TMUX = _wrapper("-s -n -t -x -y -F -f -e -l -p", folders="-c")._replace(joins_words=True)
 
 WRAPPERS: dict[str, Wrapper] = {
     "env": _wrapper("-u --unset", takes_assignments=True, folders="-C --chdir", texts="-S --split-string"),
@@ -123,9 +134,10 @@ WRAPPERS: dict[str, Wrapper] = {
                      takes_assignments=True, folders="-D --chdir", stops="-l --list -v --validate"),
     "doas": _wrapper("-u -C"),
     "su": _wrapper("-s --shell -g --group", operand_count=1, texts="-c --command"),
-    "xargs": _wrapper("-I -L -n -P -s -d -E -a --replace --max-lines --max-args --max-procs --max-chars "
-                      "--delimiter --arg-file --eof"),
-    "parallel": _wrapper("-j --jobs -a --arg-file -I -n --max-args -N --delay --timeout --joblog"),
+    "xargs": _wrapper("-I -L -n -P -s -d -E -a --max-args --max-procs --max-chars --delimiter --arg-file "
+                      "--process-slot-var"),
+    "parallel": _wrapper("-j --jobs -a --arg-file -I -n --max-args -N --delay --timeout --joblog")._replace(
+        joins_words=True),
     "command": _wrapper(stops="-v -V"),
     "builtin": _PLAIN,
     "exec": _wrapper("-a"),
@@ -139,6 +151,26 @@ WRAPPERS: dict[str, Wrapper] = {
     "xvfb-run": _wrapper("-n --server-num -s --server-args -e --error-file -f --auth-file -w --wait -p"),
     "dbus-run-session": _wrapper("--config-file --dbus-daemon"),
     "busybox": _PLAIN,
+    "toybox": _PLAIN,
+    "runuser": _wrapper("-u --user -g --group -G --supp-group -s --shell -w --whitelist-environment",
+                        texts="-c --command"),
+    "pkexec": _wrapper("--user"),
+    "sg": _wrapper(operand_count=1, texts="-c"),
+    "chroot": _wrapper(operand_count=1),
+    "unshare": _wrapper("-S -G --setuid --setgid --propagation", folders="-w --wd"),
+    "setpriv": _wrapper("--reuid --regid --groups --inh-caps --ambient-caps --bounding-set"),
+    "systemd-run": _wrapper("-p --property -u --unit -E --setenv --slice --uid --gid --description -M "
+                            "--machine",
+                            folders="--working-directory"),
+    "systemd-inhibit": _wrapper("--what --who --why --mode"),
+    "prlimit": _PLAIN,
+    "numactl": _wrapper("-C -N -m -i -p"),
+    "entr": _PLAIN,
+    "watchexec": _wrapper("-w --watch -e --exts -f --filter -i --ignore -d --debounce -s --signal"),
+    "corepack": _PLAIN,
+    "proxychains4": _wrapper("-f"),
+    "rlwrap": _wrapper("-f -H -s"),
+    "screen": _wrapper("-S -c -h -e -s -T -t -p", stops="-X -x -r -R -ls -list -wipe"),
     "npx": _wrapper("-p --package -w --workspace", texts="-c --call"),
     "uvx": _UV_RUN._replace(valued=_UV_RUN.valued | {"--from"}),
     "dotenv": _wrapper("-e -p -v -f"),
@@ -177,30 +209,73 @@ RUNNERS: dict[str, dict[str, Wrapper]] = {
     "op": {"run": _wrapper("--env-file --account")},
     "devbox": {"run": _wrapper("-e --env --env-file", folders="-c --config")},
     "nix": {"develop": _wrapper(modules="-c --command")},
+    "pipx": {"run": _wrapper("--spec --python --pip-args --index-url")},
+    "rustup": {"run": _wrapper(operand_count=1)},
+    "volta": {"run": _wrapper("--node --npm --pnpm --yarn")},
+    "fnm": {"exec": _wrapper("--using")},
+    "git": {"bisect run": _PLAIN, "submodule foreach": Wrapper(joins_words=True)},
+    "tmux": dict.fromkeys(("new-session", "new", "new-window", "neww", "split-window", "splitw", "run-shell",
+                           "run", "respawn-pane", "respawnp"), _TMUX),
 }  # fmt: skip
 """Programs that start a command after a word of their own."""
 
 TOOLS: dict[str, Tool] = {
-    "git": _tool("-c --namespace --super-prefix --config-env --exec-path", "-C --git-dir --work-tree"),
-    "make": _tool("-f --file --makefile -I --include-dir -o --old-file -W --what-if", "-C --directory"),
-    "ninja": _tool("-f -j -k -l -d -t", "-C"),
+    # What takes a value in one command of git and none in another (-m, -b, -s, -x) is in neither list.
+    "git": _tool("-c --namespace --super-prefix --config-env --attr-source", "-C --git-dir --work-tree",
+                 "-a -A -f -d -q -v -n -r -i -k -P --no-pager --paginate --bare --no-replace-objects "
+                 "--exec-path "
+                 "--literal-pathspecs --no-optional-locks --no-lazy-fetch --no-advice --amend --all --force "
+                 "--quiet --verbose --no-edit --no-verify --allow-empty --signoff --patch --cached --staged "
+                 "--ff-only --no-ff --squash --no-commit --hard --soft --mixed --update --recursive --init "
+                 "--prune --aggressive --autostash --dry-run --short --porcelain --intent-to-add"),
+    "make": _tool("-f --file --makefile -I --include-dir -o --old-file -W --what-if", "-C --directory",
+                  "-B -k -s -j -i -e -r -R -n -w --always-make --keep-going --silent --quiet --dry-run "
+                  "--just-print --jobs"),
+    "ninja": _tool("-f -j -k -l -d -t", "-C", "-v -n --verbose --quiet"),
+    "pytest": _tool("-k -m -c -p -n -o -W -r --maxfail --tb --rootdir --confcutdir --junitxml --ignore "
+                    "--deselect --durations --override-ini --numprocesses --dist", "",
+                    "-q -v -x -s -l --lf --ff --nf --sw --co --collect-only --fixtures --markers "
+                    "--last-failed --failed-first --exitfirst --no-header --cache-clear --pdb"),
+    "tox": _tool("-e -c --workdir --root --result-json --override -x", "", "-q -v -r --recreate --notest"),
+    "nox": _tool("-s --session -e -p -t --tags -k --noxfile", "", "-r -R -v --reuse-existing-virtualenvs"),
     "cmake": _tool("-S -G -D -U -T -A --preset --target -t --config", "--build --install -B"),
-    "cargo": _tool("--config -Z --color --manifest-path -p --package -F --features --target --profile", "-C"),
+    "cargo": _tool("--config -Z --color --manifest-path -p --package -F --features --target --profile", "-C",
+                   "-v -q -r --release --all --workspace --lib --bins --tests --examples --benches "
+                   "--all-targets "
+                   "--all-features --no-default-features --locked --offline --frozen --verbose --quiet "
+                   "--no-fail-fast --keep-going --no-run"),
     "go": _tool("", "-C"),
     "docker": _tool("-H --host -c --context --config -l --log-level --tlscacert --tlscert --tlskey "
                     "-f --file -p --project-name --profile --env-file --ansi --parallel --progress",
-                    "--project-directory"),
-    "npm": _tool("-w --workspace --userconfig --registry --cache --loglevel", "-C --prefix"),
-    "pnpm": _tool("--filter -F --registry --store-dir --workspace-concurrency", "-C --dir"),
+                    "--project-directory",
+                    "-d -D --debug --detach --build --no-build --no-deps --force-recreate --remove-orphans "
+                    "--wait "
+                    "--dry-run --rm --pull-always --quiet -q --tls --tlsverify --compatibility"),
+    "npm": _tool("-w --workspace --userconfig --registry --cache --loglevel", "-C --prefix",
+                 "-g -D -E -s -f -y --global --save-dev --save --save-exact --no-save --silent --quiet "
+                 "--force "
+                 "--legacy-peer-deps --ignore-scripts --no-audit --no-fund --production --dry-run "
+                 "--workspaces "
+                 "--if-present --yes"),
+    "pnpm": _tool("--filter -F --registry --store-dir --workspace-concurrency", "-C --dir",
+                  "-r -g -D -E -w -s --recursive --global --save-dev --save-exact --frozen-lockfile "
+                  "--offline "
+                  "--ignore-scripts --workspace-root --silent --dry-run --parallel --stream --if-present"),
     "yarn": _tool("--registry --cache-folder", "--cwd"),
     "bun": _tool("--filter -F --env-file --config -c --preload -r", "--cwd"),
     "deno": _tool("-c --config -L --log-level", "--cwd"),
     "uv": _tool("-p --python --cache-dir --config-file --project --color", "--directory"),
     "poetry": _tool("", "-C --directory -P --project"),
     "gradle": _tool("-b --build-file -c --settings-file -g --gradle-user-home -I --init-script -x "
-                    "--exclude-task --max-workers --tests", "-p --project-dir"),
+                    "--exclude-task --max-workers --tests", "-p --project-dir",
+                    "-q -i -d -s -S -m --quiet --info --debug --stacktrace --offline --dry-run --continue "
+                    "--no-daemon --daemon --parallel --no-parallel --build-cache --no-build-cache"),
     "mvn": _tool("-f --file -pl --projects -P --activate-profiles -s --settings -T --threads -rf "
-                 "--resume-from -gs -l --log-file -t --toolchains"),
+                 "--resume-from -gs -l --log-file -t --toolchains", "",
+                 "-q -B -o -U -e -X -am -amd -ntp -fae -fn -ff --quiet --batch-mode --offline --errors "
+                 "--debug"),
+    "playwright": _tool("-g --grep -c --config --project --reporter --workers -j", "",
+                        "--headed --debug --ui --list -x"),
     "just": _tool("-f --justfile --shell --dotenv-path -E", "-d --working-directory"),
     "task": _tool("-t --taskfile -C --concurrency -o --output", "-d --dir"),
     "bazel": _tool("--bazelrc --output_base --output_user_root"),
@@ -223,8 +298,22 @@ for _name, _like in (
     TOOLS[_name] = TOOLS[_like]
 """Options before and among the words of a program that take a value."""
 
+HAND_OVERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "cargo": (("run", "*"), ("r", "*")),
+    "docker": (("compose", "run", "*"), ("compose", "exec", "*"), ("run", "*"), ("exec", "*")),
+    "podman": (("compose", "run", "*"), ("compose", "exec", "*"), ("run", "*"), ("exec", "*")),
+    "docker-compose": (("run", "*"), ("exec", "*")),
+    "podman-compose": (("run", "*"), ("exec", "*")),
+    "go": (("run", "*"),),
+    "dotnet": (("run", "*"),),
+}
+"""After these words, `*` being any, the rest belongs to a program that is started there."""
+
 BUILTIN_SUBCOMMANDS: dict[str, frozenset[str]] = {
-    "npm": _words("install i ci add update uninstall remove rm link ls list audit outdated publish pack "
+    "npm": _words("install i in ins inst insta instal isnt isnta isntal isntall clean-install ic "
+                  "install-clean "
+                  "it cit install-test install-ci-test up upgrade udpate un unlink r rb ddp ci add update "
+                  "uninstall remove rm link ls list audit outdated publish pack "
                   "version view info config cache init login whoami exec x prefix root dedupe prune rebuild "
                   "fund help"),
     "pnpm": _words("install i add update up remove rm uninstall link ls list audit outdated publish "

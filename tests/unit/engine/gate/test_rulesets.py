@@ -165,9 +165,260 @@ def test_rules_of_settings_are_a_persons_then_those_of_sets() -> None:
     own = Rule("machine/x", executables=("x",))
     rules = rules_of(ResourceSettings(rule_sets=("git", "port:1"), rules=(own,)))
     assert rules[0] == own
-    assert [rule.name for rule in rules[1:]] == ["git", "port:1", "port:1", "port:1"]
+    assert [rule.name for rule in rules[1:]] == ["git", "git", "port:1", "port:1", "port:1"]
 
 
 def test_page_of_gate_holds_the_table_of_sets() -> None:
     """docs/gate-rules.md shows the rules as they are."""
     assert table() in PAGE.read_text(encoding="utf-8")
+
+
+GATED = r"""
+git commit -m --dry-run
+git commit -am --dry-run
+git commit --message --dry-run
+git commit -F --dry-run
+git commit --dry-run --no-dry-run
+git add -- --dry-run
+git add stash list
+git stash push -- stash list
+git stash -m list
+git add --chmod +x --dry-run=false f
+git worktree add list
+\git commit -m x
+"git" commit
+g''it commit
+g"i"t commit -m x
+/usr/bin/git commit -m x
+/usr/lib/git-core/git-commit -m x
+A=1 B=2 git commit
+A[0]=1 git commit
+env -i A=1 git commit
+env -u X -- git commit
+env -S "git commit -m x"
+env -S git commit
+env --split-string="A=1 git" commit
+env -vS 'git commit'
+sh -c "git commit"
+sh -c 'cd /w && git commit'
+bash -lc "git commit"
+bash -eu -o pipefail -c 'git commit'
+bash --norc -lc 'git commit'
+bash -c -- 'git commit'
+bash -c 'exec git commit'
+bash -c "bash -c 'git commit'"
+zsh -ic 'git commit'
+busybox sh -c 'git commit'
+echo a | xargs git add
+xargs -0 -n1 -P4 git add
+xargs --replace git add {}
+xargs -I{} sh -c 'git add {}'
+time git commit
+time -p git commit
+/usr/bin/time -v git commit
+nice git commit
+nice -n 5 git commit
+nice -5 git commit
+ionice -c3 nice -n19 git commit
+nohup git commit &
+sudo git commit
+sudo -u me git commit
+sudo -Eu me git commit
+sudo -n -- git commit
+sudo A=1 git commit
+doas -u me git commit
+su -c 'git commit' me
+su me -c 'git commit'
+runuser -u me -- git commit
+command git commit
+command -p git commit
+builtin command git commit
+exec git commit
+exec -a x git commit
+eval git commit
+eval "git commit"
+eval 'git' "commit"
+trap 'git commit' EXIT
+bash <<< "git commit"
+true && git commit
+false || git commit
+true; git commit
+(git commit)
+{ git commit; }
+! git commit
+x=$(git commit)
+echo `git commit`
+echo "$(git commit)"
+cat <(git commit)
+f() { git commit; }; f
+function f { git commit; }
+alias g=git; g commit
+alias gc='git commit'; gc -m x
+if true; then git commit; fi
+for f in *; do git add "$f"; done
+while read f; do git add "$f"; done
+case x in x) git commit;; esac
+[[ -f x ]] && git commit
+((1)) && git commit
+2>/dev/null git commit
+git commit 2>&1 | tee log
+git -C dir -c k=v commit
+git -c k=v -C dir commit
+git --no-pager commit
+git --attr-source HEAD commit
+git --git-dir x --work-tree y commit
+git -c alias.ci=commit ci -m x
+git -c 'alias.x=!git commit' x
+git stage f
+git submodule foreach 'git commit'
+git bisect run true
+git $SUB -m x
+git {commit,-m,x}
+git comm*
+timeout 5 git commit
+timeout -k 1 --signal=KILL 5 git commit
+stdbuf -oL git commit
+setsid git commit
+flock x git commit
+flock x -c 'git commit'
+script -qc 'git commit' /dev/null
+find . -name x -exec git add {} \;
+find . -exec sh -c 'git add "$1"' _ {} +
+parallel 'git add {}' ::: a b
+parallel git add ::: a
+watch -n1 'git commit'
+tmux new-session -d 'make test'
+tmux new -d -s x make test
+screen -dmS x make test
+systemd-run --user --scope make test
+python -m pytest
+python3.11 -m pytest
+python3 -mpytest
+python -Im pytest
+python -W ignore -m pytest
+python -m coverage run -m pytest
+coverage run --branch -m pytest
+uv run pytest
+uv run --with x -- pytest
+uv run -m pytest
+uv run python -m pytest
+uvx pytest
+uv tool run pytest
+poetry run pytest
+poetry run python -m pytest
+pipenv run pytest
+pdm run pytest
+hatch run pytest
+pipx run pytest
+conda run -n x pytest
+py.test
+.venv/bin/pytest
+tox -- --help
+tox -e py -- --collect-only
+pytest -k --collect-only
+pytest -p --co
+pytest -- --help
+nox -s --version
+npx vitest
+npx -y vitest run
+npx -c 'vitest run'
+npx -p x jest
+npm exec -- vitest
+yarn vitest
+pnpm exec vitest
+pnpm -r test
+pnpm --filter x run test
+pnpm -F x test
+npm t
+npm it
+npm run-script test
+npm --prefix d test
+npm -w p run test
+npm run test:unit
+npm i --prefix -g x
+npm i --dry-run false
+npm install --dry-run --no-dry-run
+yarn workspace x test
+bunx vitest
+node node_modules/.bin/vitest
+node_modules/.bin/jest -t --version
+corepack pnpm test
+volta run npm test
+make -C dir
+make -C -n
+make -f -n
+make -- -n
+gmake test
+ctest -V
+cmake --build b --target test
+mvn -V install
+gradle -V build
+gradle build tasks
+./gradlew test -x test integrationTest
+mvn dependency:tree install
+cargo +nightly test
+cargo --color always test
+cargo test -- --no-run
+cargo test --test --no-run
+cargo run x --help
+rustup run nightly cargo test
+docker compose up
+docker-compose up
+docker compose -f a -p b up -d
+docker --context c compose up
+docker compose run web ls --help
+docker compose up --dry-run=false
+docker -D compose down
+podman compose up
+""".strip().split("\n")
+FREE = r"""
+git commit --dry-run
+git commit -a --dry-run
+git add -A --dry-run .
+git status
+git --no-pager log commit
+git log --grep commit
+git stash list
+git -C x worktree list
+git diff -- commit
+git commit --help
+echo git commit
+echo "git commit"
+printf '%s' 'git commit'
+grep -r "git commit" .
+pytest --collect-only -q
+pytest -q --collect-only
+pytest tests --co
+cat git
+npm install -g x
+npm i -g x
+npm ls
+make -n test
+make -j8 -n test
+cargo --version
+docker compose logs -f up
+docker compose --dry-run up
+docker compose up -d --dry-run
+gradle tasks
+./gradlew -q tasks
+git config commit.gpgsign
+ls; cat a | wc
+command -v git
+git -c alias.ci=status ci
+cd x && git log
+""".strip().split("\n")
+EVERY = ("git", "python", "node", "cargo", "make", "jvm", "compose")
+
+
+@pytest.mark.parametrize(
+    "text", [*GATED, "bash <<EOF\ngit commit -m x\nEOF", "sh <<'E'\ngit commit\nE", "git \\\n commit"]
+)
+def test_spelling_of_a_gated_command_does_not_escape(text: str) -> None:
+    """Quotes, wrappers, shells in shells and values that look like options hide no command from the gate."""
+    assert any(needed(name, text) for name in EVERY)
+
+
+@pytest.mark.parametrize("text", FREE)
+def test_command_that_only_looks_or_is_only_named_is_free(text: str) -> None:
+    """A question, a dry run and a text that names a command wait for nobody."""
+    assert not any(needed(name, text) for name in EVERY)
