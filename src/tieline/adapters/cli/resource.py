@@ -392,8 +392,8 @@ def _require_typed(key: Any, what: str, name: str) -> None:
             return
     refused = Refused("RECOVERY_REQUIRED", f"the {what} id {name} was not typed; nothing was changed")
     raise refused.advising(
-        f"when you have looked, type it, or pass it: `tieline resource recover {key} --{what} {name}`"
-        " --evidence TEXT"
+        f"when you have looked, type it, or pass it: `tieline resource recover {key} --{what} {name}"
+        " --evidence TEXT`"
     )
 
 

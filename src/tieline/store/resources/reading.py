@@ -145,12 +145,17 @@ class Reader:
             raise self._foreign()
 
     def _adopt(self, directory: Directory, *, create: bool) -> None:
-        """See that the directory is ours, or empty; put the index into an empty one."""
+        """See that the directory is ours, or empty; put the index into an empty one.
+
+        Where witnesses are left of another one, it names their resources: those are lost, not new.
+        """
         if self._has_index(directory) or not create:
             return
         with directory.lock(NAMESPACE_LOCK, self._lock_wait_ms) as lock:
             if not self._has_index(directory):
-                directory.write_atomic(INDEX, encode(Index()), sync=True)
+                known = (witness.resource for witness in self._witnesses.others(frozenset()))
+                index = salvage.rebuilt_index(known, 0)
+                directory.write_atomic(INDEX, encode(index), sync=True)
                 mark_lock(lock, OWN_MARK, self._seam)
 
     def _has_index(self, directory: Directory) -> bool:
@@ -183,7 +188,7 @@ class Reader:
         return RecoveryRequired(text).advising(salvage.recover_action(key))
 
     def _index(self, directory: Directory) -> Index:
-        seen, ledger_revision = frozenset(self._seen), self._seen_ledger_revision
+        seen = frozenset(self._seen)
         try:
             index = decode(directory.read(INDEX, FILE_BYTES_MAX), Index, f"{self.path}/{INDEX}")
         except FileNotFoundError:
@@ -192,9 +197,19 @@ class Reader:
             raise self._lost_index(f"{self.path}/{INDEX} was removed") from None
         except RecoveryRequired as error:
             raise self._lost_index(str(error)) from error
-        if index.ledger_revision < ledger_revision or not seen <= frozenset(index.resources):
+        if index.ledger_revision < self._oldest_ledger(index) or not seen <= frozenset(index.resources):
             raise self._lost_index(f"{self.path}/{INDEX} is older than it was")
         return index
+
+    def _oldest_ledger(self, index: Index) -> int:
+        """Return how far the ledger must have come at least; 0 in a directory that was made anew.
+
+        There it begins with what the witnesses know, above every revision that was seen.
+        """
+        seen = self._seen_ledger_revision
+        if index.ledger_revision == 0 and 0 < seen <= self._witnesses.ledger_revision():
+            return 0
+        return max(index.ledger_revision, seen)
 
     def _load(
         self, directory: Directory, key: ResourceKey, index: Index, witness: Witness | None
@@ -217,7 +232,7 @@ class Reader:
         try:
             mark = decode(directory.read(f"{stem}.mark", FILE_BYTES_MAX), Mark, f"{path}.mark")
         except FileNotFoundError:
-            if is_known:
+            if is_known and bytes_of(directory, key):
                 raise RecoveryRequired(f"{path}.mark, the mark of {key}, is missing") from None
         data = bytes_of(directory, key)
         if not data:
@@ -237,7 +252,7 @@ class Reader:
 
     def _load_ledger(self, directory: Directory, index: Index, witnessed_revision: int) -> Ledger:
         path = f"{self.path}/{LEDGER}"
-        oldest = max(index.ledger_revision, self._seen_ledger_revision)
+        oldest = self._oldest_ledger(index)
         try:
             ledger = decode(directory.read(LEDGER, FILE_BYTES_MAX), Ledger, path)
         except FileNotFoundError:
@@ -253,7 +268,7 @@ class Reader:
         if ledger.revision < max(oldest, witnessed_revision):
             raise RecoveryRequired(f"{path} is older than it was").advising(LEDGER_ACTION)
         # The index follows the ledger by one write: what it has confirmed is what may not go back.
-        self._seen_ledger_revision = oldest
+        self._seen_ledger_revision = max(oldest, self._seen_ledger_revision)
         return ledger
 
 

@@ -46,6 +46,7 @@ __all__ = ["ResourceStore", "Transaction"]
 
 RESOURCES_MAX: Final = 256
 LedgerChange = Callable[[Damage, Ledger], Ledger]
+WHOLE_ACTION: Final = "go on; `tieline doctor` names what is damaged"
 DISK_ACTION: Final = "free some space on its disk, then repeat; what runs goes on"
 
 
@@ -266,7 +267,8 @@ class ResourceStore(Reader):
             if found is None:
                 raise Refused("INVALID_PARAMS", f"the record of {key} is whole: there is nothing to recover")
             if found.record_id != record_id:
-                raise Refused("INVALID_PARAMS", f"the record of {key} is not the one that was looked at")
+                refused = Refused("INVALID_PARAMS", f"the record of {key} is not the one that was looked at")
+                raise refused.advising(f"look again: `tieline resource recover {key}` shows its record id")
             stored = self._load_ledger(directory, held.index, self._witnesses.ledger_revision())
             held.ledger, decided = stored, ledger(found, stored)
             stem = key_digest(key)
@@ -300,7 +302,8 @@ class ResourceStore(Reader):
             )
             index = salvage.rebuilt_index(found, max(known))
             if index == before:
-                raise Refused("INVALID_PARAMS", "the index is whole: there is nothing to recover")
+                refused = Refused("INVALID_PARAMS", "the index is whole: there is nothing to recover")
+                raise refused.advising(WHOLE_ACTION)
             self._keep_aside(directory, INDEX)
             directory.write_atomic(INDEX, encode(index), sync=True)
         return index
@@ -316,7 +319,8 @@ class ResourceStore(Reader):
             witnessed = self._witnesses.ledger_revision()
             with contextlib.suppress(RecoveryRequired):
                 self._load_ledger(directory, held.index, witnessed)
-                raise Refused("INVALID_PARAMS", "the ledger is whole: there is nothing to recover")
+                refused = Refused("INVALID_PARAMS", "the ledger is whole: there is nothing to recover")
+                raise refused.advising(WHOLE_ACTION)
             ledger = salvage.rebuilt_ledger(
                 salvage.readable(raw(directory, LEDGER), Ledger),
                 self._witnesses.others(frozenset()),

@@ -1,5 +1,6 @@
 """Looking at a resource, and answering for what nothing proves."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.unit.runtime.resources.kit import KEY, begin, claim, principal, start
+from tests.unit.runtime.resources.kit import KEY, OTHER, begin, claim, principal, start
 from tieline.engine.coordination import SetPolicy
-from tieline.errors import Refused
+from tieline.errors import RecoveryRequired, Refused
 from tieline.model.identity import Peer
-from tieline.model.resource import ResourceKey
+from tieline.model.resource import ResourceKey, key_digest
 from tieline.runtime.resources import viewing
 from tieline.runtime.resources.coordinator import Coordinator
 from tieline.runtime.resources.viewing import (
@@ -127,3 +128,28 @@ def test_events_of_a_governed_resource_are_for_their_audience(coordinator: Coord
     told = [one["state"] for one in events(document, frozenset({Peer("a").id}), 0, principal("a"))[0]]
     assert told == ["queued", "reserved", "policy_changed", "stale"]
     assert status(coordinator, ResourceKey("machine/build"), local_viewer())["state"] == "free"
+
+
+def test_damaged_resource_is_shown_beside_the_others(coordinator: Coordinator) -> None:
+    """One damaged record is its own resource's: the list has it as such, with what ends it."""
+    claim(coordinator, "a", KEY)
+    claim(coordinator, "b", OTHER)
+    (Path(coordinator.store.path) / f"{key_digest(KEY)}.json").write_bytes(b"garbled")
+    damaged, whole = status_of_all(coordinator, local_viewer())
+    assert (damaged["resource"], damaged["state"], whole["state"]) == (KEY, "damaged", "reserved")
+    assert "damaged" in damaged["fault"]
+    assert f"tieline resource recover {KEY}" in damaged["nextAction"]
+    with pytest.raises(RecoveryRequired) as caught:
+        status(coordinator, KEY, local_viewer())
+    assert f"tieline resource recover {KEY}" in caught.value.action
+
+
+def test_damaged_resource_with_a_living_command_names_it(coordinator: Coordinator) -> None:
+    """Who looks is told that it still runs, and to wait for its end first."""
+    process = identify(os.getpid())
+    claim(coordinator, "a", KEY)
+    begin(coordinator, "a", 1, process)
+    (Path(coordinator.store.path) / f"{key_digest(KEY)}.json").write_bytes(b"garbled")
+    (shape,) = status_of_all(coordinator, local_viewer())
+    assert [one["launchId"] for one in shape["living"]] == ["launch-a"]
+    assert shape["nextAction"].startswith("a command of it still runs")

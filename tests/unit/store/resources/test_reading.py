@@ -196,3 +196,24 @@ def test_damaged_ledger_names_its_repair(home: Path, store: ResourceStore) -> No
         with pytest.raises(RecoveryRequired) as caught:
             store.read_ledger()
         assert "tieline resource recover ledger" in caught.value.action
+
+
+@pytest.mark.clause("I34", "I38")
+def test_process_that_saw_the_removed_directory_goes_on_in_the_one_made_anew(home: Path) -> None:
+    """A supervisor that holds one resource still ends another; what it saw is lost, and not the index."""
+    one = ResourceStore(str(home))
+    with one.transaction([KEY], ledger=True) as held:
+        held.commit({KEY: msgspec.structs.replace(held.documents[KEY], fence=1)}, Ledger(launches=(LAUNCH,)))
+    assert one.read_ledger().launches == (LAUNCH,)
+    shutil.rmtree(home / "peer-resources")
+    with ResourceStore(str(home)).transaction([OTHER], ledger=True):
+        pass
+    assert one.keys() == (KEY,)
+    assert [damage.resource for damage in one.damages()] == [KEY]
+    with one.transaction([OTHER], ledger=True) as held:
+        assert held.ledger is not None
+        assert held.ledger.launches == (LAUNCH,)
+        held.commit({}, msgspec.structs.replace(held.ledger, launches=()))
+    assert one.read_ledger().launches == ()
+    assert one.read_ledger().revision > 1
+    one.close()
