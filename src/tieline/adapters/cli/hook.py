@@ -2,8 +2,10 @@
 
 Rule 1: without a rule and without a policy the answer is allow, and nothing was loaded to say so.
 Rule 2: a harness's own form is read and written; what is no shell command is allowed.
-Rule 3: a hook that cannot judge does not block: it says so on stderr and exits 1, which no harness takes for
-a refusal.
+Rule 3: where a rule may apply, a hook that cannot judge blocks: exit code 2 with the reason on stderr, which
+harnesses take for a refusal as they take no other, and the refusal in their own form. Where no rule
+is configured it lets the command go on, with a note.
+Rule 4: the way to mend it stays open: a plain command of Tieline itself is let through with a note.
 
 Source: reference/harnesses.md 4, 5; reference/native.md 2.14; DESIGN.md 4.
 """
@@ -15,8 +17,17 @@ from argparse import Namespace
 from typing import Any
 
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options
-from tieline.adapters.cli.output import fail, flush, line, note, write, write_json, write_json_line
-from tieline.errors import TielineError, UsageError
+from tieline.adapters.cli.output import (
+    error_shape,
+    fail,
+    flush,
+    line,
+    note,
+    write,
+    write_json,
+    write_json_line,
+)
+from tieline.errors import UsageError
 
 __all__ = ["parser", "run"]
 
@@ -24,6 +35,10 @@ HARNESSES = ("claude", "codex", "shell")
 SHELL_TOOLS = frozenset({"bash", "shell", "local_shell", "exec_command", "unified_exec", "run_shell_command"})
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 INPUT_BYTES_MAX = 4_194_304
+CANNOT_JUDGE = 2
+SHELL_SIGNS = "\n;&|<>()$`\\\"'*?[]{}#~!"
+MENDING = ("doctor", "status", "resource", "recover", "log", "peers", "help")
+"""Commands of Tieline that start nothing and help to mend what keeps a hook from judging."""
 USAGE = "tieline hook HARNESS pre-tool [-- COMMAND ...]"
 DETAILS = """claude and codex: reads the hook's JSON on stdin; no output means allow, otherwise the
 harness's own form of a refusal that names the line to run instead. Put it before the shell tool:
@@ -32,6 +47,9 @@ harness's own form of a refusal that names the line to run instead. Put it befor
       "command": "tieline hook claude pre-tool"}]}]}}
 
 shell: judges the COMMAND after -- for any other host; exit code 0 allows, 1 refuses and prints the line.
+
+When it cannot judge (a wrong config.toml, a damaged record), it refuses with exit code 2 and says why on
+stderr; where no rule is configured, it allows and says so.
 The rules are those of config.toml; see docs/gate-rules.md."""
 
 
@@ -56,11 +74,68 @@ def run(options: Namespace) -> int:
         if options.harness == "shell" and options.json:
             write_json("hook", {"decision": "allow"})
         return 0
+    asked: tuple[tuple[str, ...] | None, str, str] | None = None
     try:
-        return _judge(options, home)
-    except TielineError as error:
-        fail(error, "hook", as_json=options.json)
-        return 1
+        asked = _asked(options)
+        return 0 if asked is None else _judge(options, home, asked)
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a harness takes the exit code of any other end for an allow
+        return _cannot_judge(options, home, asked, error)
+
+
+def _cannot_judge(
+    options: Namespace, home: str, asked: tuple[tuple[str, ...] | None, str, str] | None, error: Exception
+) -> int:
+    """Refuse what a rule might hold back; say why, and what helps."""
+    if not _may_have_rules(home):
+        fail(error, "hook", as_json=False)
+        note("tieline hook: no rule is configured, so the command goes on without having been judged")
+        return 0
+    if asked is not None and _is_own_command(*asked[:2]):
+        fail(error, "hook", as_json=False)
+        note("tieline hook: a command of Tieline itself goes on, so that this can be mended")
+        return 0
+    shape = error_shape(error)
+    reason = (
+        f"tieline could not judge this command, so it may not start: {shape['code']}:"
+        f" {line(shape['text'], 400)}. Next: {line(shape['action'], 400)}; `tieline doctor` shows more."
+    )
+    if options.harness == "shell":
+        if options.json:
+            write_json("hook", {"decision": "deny", "reason": reason, "error": shape})
+    else:
+        _deny(reason)
+    note(f"tieline hook: {reason}")
+    flush()
+    return CANNOT_JUDGE
+
+
+def _may_have_rules(home: str) -> bool:
+    """Return whether a rule may be configured: also where the configuration cannot be read."""
+    import tomllib
+
+    try:
+        with open(home + "/config.toml", "rb") as file:
+            data = file.read(INPUT_BYTES_MAX)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    if b"resource" not in data:
+        return False
+    try:
+        held = tomllib.loads(data.decode()).get("resource", {})
+    except (ValueError, RecursionError):
+        return True
+    return not isinstance(held, dict) or bool(held.get("rule_sets") or held.get("rule"))
+
+
+def _is_own_command(argv: tuple[str, ...] | None, text: str) -> bool:
+    """Return whether it is one command of Tieline, in plain words, that starts no other program."""
+    words = argv if argv is not None else tuple(text.split())
+    is_plain = argv is not None or not set(text) & set(SHELL_SIGNS)
+    return is_plain and len(words) > 1 and words[0] == "tieline" and words[1] in MENDING
 
 
 def _has_anything(home: str) -> bool:
@@ -68,18 +143,17 @@ def _has_anything(home: str) -> bool:
     try:
         with open(home + "/config.toml", "rb") as file:
             data = file.read(INPUT_BYTES_MAX)
-    except OSError:
+    except FileNotFoundError:
         data = b""
+    except OSError:
+        return True  # a rule may stand in what cannot be read
     coordination = os.environ.get("TIELINE_COORDINATION_DIRECTORY", "")
     if b"resource" in data or b"coordination_directory" in data:
         return True
     return os.path.exists(f"{coordination or home}/peer-resources/index.json")
 
 
-def _judge(options: Namespace, home: str) -> int:
-    asked = _asked(options)
-    if asked is None:
-        return 0
+def _judge(options: Namespace, home: str, asked: tuple[tuple[str, ...] | None, str, str]) -> int:
     argv, text, directory = asked
     from tieline.runtime.resources.gating import judged_here
 
@@ -95,6 +169,13 @@ def _judge(options: Namespace, home: str) -> int:
     )
     if options.harness == "shell":
         return _answer_shell(options, judged, reason, holders)
+    _deny(reason)
+    flush()
+    return 0
+
+
+def _deny(reason: str) -> None:
+    """Refuse in the form of Claude Code, which Codex reads as well."""
     write_json_line(
         {
             "hookSpecificOutput": {
@@ -104,8 +185,6 @@ def _judge(options: Namespace, home: str) -> int:
             }
         }
     )
-    flush()
-    return 0
 
 
 def _answer_shell(options: Namespace, judged: Any, reason: str, holders: list[tuple[str, str]]) -> int:

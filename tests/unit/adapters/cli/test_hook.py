@@ -100,19 +100,84 @@ def test_denial_names_who_holds_it_now(run: Callable[..., Result], rules: Path) 
     assert ":other (pytest)" in result.err
 
 
+@pytest.mark.parametrize("harness", ["claude", "codex"])
 @pytest.mark.parametrize("stdin", [b"", b"no json", b"[]"])
-def test_hook_that_cannot_judge_does_not_block(run: Callable[..., Result], rules: Path, stdin: bytes) -> None:
-    """Exit code 1 with a word on stderr: no harness takes that for a refusal."""
-    result = run("hook", "claude", "pre-tool", stdin=stdin)
-    assert (result.code, result.out) == (1, "")
+def test_hook_that_cannot_read_its_input_blocks(
+    run: Callable[..., Result], rules: Path, harness: str, stdin: bytes
+) -> None:
+    """Exit code 2 is what a harness takes for a refusal; any other failure it takes for an allow."""
+    result = run("hook", harness, "pre-tool", stdin=stdin)
+    assert result.code == 2
+    assert result.json["hookSpecificOutput"]["permissionDecision"] == "deny"
     assert "USAGE" in result.err
 
 
-def test_wrong_configuration_does_not_block(run: Callable[..., Result], place: Path) -> None:
-    """A mistake in config.toml is told, and the command goes on."""
-    (place / "config.toml").write_text('[resource]\nrule_sets = ["nothing"]\n')
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[resource]\nrule_sets = ["nothing"]\n',
+        '[resource\nrule_sets = ["git"]\n',
+        "[resource]\nrule_sets = 7\n",
+    ],
+)
+def test_wrong_configuration_of_rules_blocks(run: Callable[..., Result], place: Path, text: str) -> None:
+    """A rule that cannot be read might have held the command back."""
+    (place / "config.toml").write_text(text)
+    result = run("hook", "claude", "pre-tool", stdin=hook_input("ls"))
+    assert result.code == 2
+    assert "could not judge" in result.json["hookSpecificOutput"]["permissionDecisionReason"]
+    assert "could not judge" in result.err
+    shell = run("hook", "shell", "pre-tool", "--json", "--", "ls")
+    assert (shell.code, shell.json["decision"]) == (2, "deny")
+
+
+def test_configuration_that_cannot_be_read_blocks(run: Callable[..., Result], place: Path) -> None:
+    """What cannot be opened may hold a rule."""
+    (place / "config.toml").mkdir()
+    assert run("hook", "claude", "pre-tool", stdin=hook_input("ls")).code == 2
+
+
+def damage(place: Path) -> None:
+    """Damage every record of the resources."""
+    folder = place / "peer-resources"
+    for path in folder.rglob("*.json"):
+        path.write_bytes(b"{")
+
+
+def test_damaged_record_blocks_where_rules_are_configured(run: Callable[..., Result], rules: Path) -> None:
+    """What policies ask is not known, so nothing starts; the command that mends it does."""
+    assert run("run", "--resource", "machine/a", "--", "true").code == 0
+    damage(rules)
+    assert run("hook", "claude", "pre-tool", stdin=hook_input("git commit")).code == 2
+    mending = run("hook", "claude", "pre-tool", stdin=hook_input("tieline doctor"))
+    assert (mending.code, mending.out, "mended" in mending.err) == (0, "", True)
+    hidden = run("hook", "claude", "pre-tool", stdin=hook_input("tieline doctor; git commit"))
+    assert hidden.code == 2
+
+
+def test_damaged_record_without_rules_is_told_and_does_not_block(
+    run: Callable[..., Result], place: Path
+) -> None:
+    """Nobody asked for a gate: the command goes on, with a note."""
+    assert run("run", "--resource", "machine/a", "--", "true").code == 0
+    damage(place)
     result = run("hook", "claude", "pre-tool", stdin=hook_input("git commit"))
-    assert (result.code, result.out, "rule set" in result.err) == (1, "", True)
+    assert (result.code, result.out) == (0, "")
+    assert "no rule is configured" in result.err
+
+
+def test_defect_of_the_judge_blocks(
+    run: Callable[..., Result], rules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that nobody thought of is no allow either."""
+
+    def broken(*_words: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("tieline.runtime.resources.gating.judged_here", broken)
+    result = run("hook", "claude", "pre-tool", stdin=hook_input("git commit"))
+    assert result.code == 2
+    assert "INTERNAL_ERROR" in result.err
 
 
 def test_without_rules_nothing_is_loaded(place: Path) -> None:
