@@ -1,10 +1,13 @@
 """A terminal for a command of its own, and the relay between it and the person's.
 
 Rule 1: the person's terminal is raw only while the relay runs in the foreground, and gets back what it
-had on every way out.
+had on every way out. In the background its settings are neither changed nor taken over: they are then the
+shell's own.
 Rule 2: bytes pass as they are. Ctrl-C and Ctrl-Z are bytes too: the command's terminal makes signals of them.
 Rule 3: no more is read than can be written: a program that does not read, and a screen that is held,
 hold back the other end.
+Rule 4: a command in the background stands in the background of its own terminal: it is stopped when it
+reads, as on the person's.
 
 Source: reference/native.md 2.14 "PTY"; DESIGN.md 4 (`tieline run`).
 """
@@ -13,13 +16,24 @@ import errno
 import fcntl
 import os
 import select
+import signal
 import struct
 import termios
 import time
 import tty
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Relay", "attributes_of", "open_terminal", "restore_attributes"]
+__all__ = [
+    "Relay",
+    "attributes_of",
+    "has_foreground",
+    "move_foreground",
+    "open_terminal",
+    "restore_attributes",
+    "settings_in",
+    "settings_of",
+]
 
 INPUT_BYTES = 4_096
 OUTPUT_BYTES = 65_536
@@ -31,13 +45,16 @@ QUIET_MS = 50
 """A terminal that is still open elsewhere and says nothing for so long has said all of it."""
 
 
-def open_terminal(like: int) -> tuple[int, int]:
-    """Return master and slave of a new terminal with the settings and the size of another.
+def open_terminal(like: int, *, is_foreground: bool = True) -> tuple[int, int]:
+    """Return master and slave of a new terminal with the size, in the foreground the settings, of another.
 
     The calling process leads a session without a terminal; this one becomes its own.
     """
     master, slave = os.openpty()
-    termios.tcsetattr(slave, termios.TCSANOW, termios.tcgetattr(like))
+    settings = termios.tcgetattr(like if is_foreground else slave)
+    if not is_foreground:
+        settings[1] &= ~termios.OPOST  # the person's terminal, not raw, adds what is to be added
+    termios.tcsetattr(slave, termios.TCSANOW, settings)
     copy_size(like, master)
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
     return master, slave
@@ -70,6 +87,41 @@ def restore_attributes(terminal: int, attributes: list[Any] | None) -> None:
         return
 
 
+def settings_in(attributes: list[Any] | None) -> tuple[int, ...] | None:
+    """Return a terminal's settings as numbers alone, None for none."""
+    if attributes is None:
+        return None
+    letters = (one if isinstance(one, int) else one[0] for one in attributes[6])
+    return (*attributes[:6], *letters)
+
+
+def settings_of(numbers: tuple[int, ...] | None) -> list[Any] | None:
+    """Return what `settings_in` was given."""
+    return None if numbers is None else [*numbers[:6], list(numbers[6:])]
+
+
+def has_foreground(terminal: int) -> bool | None:
+    """Return whether this process may read from a terminal; None where it is not its controlling one."""
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return None
+
+
+def move_foreground(terminal: int, group: int) -> int | None:
+    """Put a process group into the foreground of this session's terminal; return who was there before."""
+    # From the background this would stop us, unless the signal for it is blocked.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    try:
+        before = os.tcgetpgrp(terminal)
+        os.tcsetpgrp(terminal, group)
+    except OSError:
+        return None  # hung up, or the group has ended
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return before
+
+
 class Relay:
     """Carries bytes between the person's terminal and the command's.
 
@@ -78,17 +130,39 @@ class Relay:
         is_open: False once the command's terminal is closed and all it said was written.
     """
 
-    def __init__(self, master: int, source: int = 0, sink: int | None = None) -> None:
+    def __init__(
+        self,
+        master: int,
+        source: int = 0,
+        sink: int | None = None,
+        *,
+        is_adopting: bool = False,
+        announce: Callable[[list[Any]], None] = lambda _settings: None,
+    ) -> None:
+        """Begin without touching anything.
+
+        Args:
+            master: Of the command's terminal; it is closed at the end.
+            source: The person's terminal, for keys.
+            sink: The person's terminal, for output.
+            is_adopting: The command began in the background, with settings of nobody: the person's become
+                its own the first time it comes to the foreground, unless it has set some meanwhile.
+            announce: Told the person's settings before each time that they are changed.
+        """
         self.is_open = True
         self._master = master
         self._source = source
         self._sink = sink if sink is not None else next((one for one in (1, 2) if os.isatty(one)), source)
         self._attributes = attributes_of(source)
+        self._announce = announce
+        self._has_plain_output = is_adopting
+        self._adopted_from = attributes_of(master) if is_adopting else None
+        if self._adopted_from is not None:
+            self._adopted_from[1] |= termios.OPOST
         self._input = b""
         self._output = b""
         self.is_raw = False
         self._has_source = True
-        self._has_plain_output = False
         os.set_blocking(master, False)
 
     def resume(self, *, was_stopped: bool = False) -> None:
@@ -107,6 +181,11 @@ class Relay:
             return
         self._formed_output()
         self._attributes = attributes_of(self._source) or self._attributes
+        if self._adopted_from is not None:
+            if attributes_of(self._master) == self._adopted_from:
+                restore_attributes(self._master, self._attributes)
+            self._adopted_from = None
+        self._announce(self._attributes)
         try:
             tty.setraw(self._source, termios.TCSANOW)
         except (termios.error, OSError):
@@ -117,7 +196,8 @@ class Relay:
         """Give the person's terminal back as it was."""
         if self.is_raw:
             self.is_raw = False
-            restore_attributes(self._source, self._attributes)
+            if self.is_foreground():  # in the background the shell has it, in the shell's own order
+                restore_attributes(self._source, self._attributes)
 
     def _plain_output(self) -> None:
         """Let the command's terminal add no carriage returns: the person's, not raw, adds its own."""
@@ -137,10 +217,7 @@ class Relay:
 
     def is_foreground(self) -> bool:
         """Return whether this process may read from the person's terminal."""
-        try:
-            return os.tcgetpgrp(self._source) == os.getpgrp()
-        except OSError:
-            return False
+        return has_foreground(self._source) is True
 
     def resize(self) -> None:
         """Tell the command's terminal the size of the person's."""
@@ -176,19 +253,25 @@ class Relay:
 
     def finish(self) -> None:
         """Write the last of what the command said, then give the person's terminal back."""
+        # No more input: nobody reads it now.
+        self._has_source, self._input = False, b""
+        self.show()
+        self.restore()
+
+    def show(self) -> None:
+        """Write what the command has said so far; a screen that is held is waited for, not for ever."""
         deadline = time.monotonic() + LAST_OUTPUT_S
         while self.is_open and time.monotonic() < deadline:
             poller = select.poll()
-            # No more input: nobody reads it now.
-            self._has_source, self._input = False, b""
-            for descriptor, events in self.interest().items():
-                poller.register(descriptor, events)
+            if self._output:
+                poller.register(self._sink, select.POLLOUT)
+            else:
+                poller.register(self._master, select.POLLIN)
             ready = poller.poll(QUIET_MS)
             if not ready and not self._output:
                 break
             for descriptor, events in ready:
                 self.serve(descriptor, events)
-        self.restore()
 
     def close(self) -> None:
         """Leave: the person's terminal is as it was, ours is closed here."""

@@ -1,22 +1,37 @@
 """A command on a terminal of its own: it behaves as on the person's."""
 
 import fcntl
+import json
 import os
 import re
 import select
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
+import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.faults.launches import CHECKOUT, PROGRAM, wait_until
-from tieline.shell.terminal import Relay, attributes_of, copy_size, open_terminal, restore_attributes
+from tieline.shell.terminal import (
+    Relay,
+    attributes_of,
+    copy_size,
+    has_foreground,
+    move_foreground,
+    open_terminal,
+    restore_attributes,
+    settings_in,
+    settings_of,
+)
+from tieline.shell.tree.table import descendants, entry_of
 
 needs_setsid = pytest.mark.skipif(
     shutil.which("setsid") is None, reason="setsid gives a process its terminal"
@@ -198,6 +213,156 @@ def test_launch_in_the_background_takes_no_keys(tmp_path: Path) -> None:
         shell.close()
 
 
+class Shell(Screen):
+    """A person's interactive shell, which edits its own line: between commands its terminal is not cooked."""
+
+    def __init__(self, *options: str) -> None:
+        super().__init__(["bash", "--norc", *options, "-i"])
+        self.wait_for(r"\$ ")
+
+    def start(self, folder: Path, script: str, end: str = "") -> None:
+        """Type the command line of a launch of a shell script, which has no single quote."""
+        (folder / "script").write_text(script)
+        words = launch_command(folder / "l.jsonl", "sh", str(folder / "script"))
+        self.type((" ".join(f"'{word}'" for word in words) + f"{end}\r").encode())
+
+    def settle(self) -> list[Any]:
+        """Return the settings that the terminal has while the shell waits for a line."""
+        wait_until(lambda: not termios.tcgetattr(self.slave)[3] & termios.ICANON)
+        return termios.tcgetattr(self.slave)
+
+    def is_stopped(self) -> bool:
+        """Return whether its job is stopped."""
+        entry = entry_of(descendants(self.process.pid)[0])
+        return entry is not None and entry.state == "T"
+
+
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    """Give a shell with job control that edits its line."""
+    if shutil.which("bash") is None or shutil.which("setsid") is None:
+        pytest.skip("bash has job control, and setsid gives it a terminal")
+    made = Shell()
+    yield made
+    made.close()
+
+
+def test_launch_in_the_background_neither_takes_over_nor_changes_the_shells_settings(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """Its command has a cooked terminal, the shell's own stays as it edits, at the start and at the end."""
+    editing = shell.settle()
+    shell.start(tmp_path, "sleep 1; stty -a; echo do''ne", " &")
+    shell.wait_for(r"\$ ")
+    assert shell.settle() == editing
+    shell.wait_for(r" icanon .* echo (?s:.*)done\r\n")
+    assert termios.tcgetattr(shell.slave) == editing
+    shell.type(b"wait; exit\r")
+    assert shell.process.wait(20) == 0
+
+
+def test_launch_killed_in_the_background_changes_no_settings(shell: Shell, tmp_path: Path) -> None:
+    """What the supervisor restores is what its front end changed, and that was nothing."""
+    shell.start(tmp_path, "echo ready; sleep 60", " &")
+    shell.wait_for("ready\r\n")
+    wait_until(lambda: (tmp_path / "l.jsonl").read_text().count("started") == 1)
+    shell.type(b"stty ixany\r")
+    wait_until(lambda: bool(termios.tcgetattr(shell.slave)[0] & termios.IXANY))
+    settings = shell.settle()
+    front, supervisor = descendants(shell.process.pid)[:2]
+    os.kill(front, signal.SIGKILL)
+    time.sleep(0.7)
+    assert termios.tcgetattr(shell.slave) == settings
+    os.kill(supervisor, signal.SIGTERM)
+    shell.type(b"exit\r")
+    assert shell.process.wait(20) == 0
+
+
+def test_launch_that_reads_in_the_background_is_stopped_until_it_is_brought_forward(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """As any program it stops for terminal input, again after `bg`, and reads after `fg`."""
+    shell.start(tmp_path, "echo ready; read line; echo got:$line; exit 4", " &")
+    shell.wait_for("ready\r\n")
+    wait_until(shell.is_stopped)
+    shell.type(b"jobs\r")
+    shell.wait_for("Stopped")
+    shell.type(b"bg\r")
+    time.sleep(0.3)
+    wait_until(shell.is_stopped)
+    shell.type(b"fg\r")
+    wait_until(lambda: not termios.tcgetattr(shell.slave)[1] & termios.OPOST)
+    shell.type(b"hello\r")
+    shell.wait_for("got:hello\r\n")
+    shell.wait_for(r"\$ ")
+    shell.type(b"echo code:$?\r")
+    shell.wait_for("code:4\r\n")
+    shell.type(b"exit\r")
+    assert shell.process.wait(20) == 0
+
+
+def test_launch_brought_forward_while_it_runs_takes_the_keys(shell: Shell, tmp_path: Path) -> None:
+    """`fg` without a stop before gives the command the terminal, with the person's settings and echo."""
+    shell.start(tmp_path, "echo ready; sleep 1.5; read line; echo got:$line", " &")
+    shell.wait_for("ready\r\n")
+    shell.type(b"stty susp undef; fg\r")
+    wait_until(lambda: not termios.tcgetattr(shell.slave)[1] & termios.OPOST)
+    shell.type(b"hello\r")
+    shell.wait_for("hello\r\n(?s:.*)got:hello\r\n")
+    shell.wait_for(r"\$ ")
+    shell.type(b"exit\r")
+    assert shell.process.wait(20) == 0
+
+
+def test_launch_that_went_to_the_background_is_stopped_when_it_reads(shell: Shell, tmp_path: Path) -> None:
+    """Ctrl-Z and `bg`: it goes on, and stops at the terminal like any other."""
+    shell.start(tmp_path, "echo ready; sleep 1; read line; echo got:$line")
+    shell.wait_for("ready\r\n")
+    wait_until(lambda: not termios.tcgetattr(shell.slave)[1] & termios.OPOST)
+    shell.type(b"\x1a")
+    shell.wait_for("Stopped")
+    shell.type(b"bg\r")
+    wait_until(lambda: not shell.is_stopped())
+    wait_until(shell.is_stopped)
+    shell.type(b"fg\r")
+    wait_until(lambda: not termios.tcgetattr(shell.slave)[1] & termios.OPOST)
+    shell.type(b"hello\r")
+    shell.wait_for("got:hello\r\n")
+    shell.type(b"exit\r")
+    assert shell.process.wait(20) == 0
+
+
+@needs_setsid
+def test_command_that_reads_where_no_shell_could_bring_it_forward_is_not_stopped_for_ever(
+    tmp_path: Path,
+) -> None:
+    """In a group that no shell watches it waits for input, and costs nothing."""
+    code = (
+        "import os, subprocess, sys, time\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os.setpgid(0, 0)\n"
+        "    if os.fork(): os._exit(0)\n"  # its parent ends: the group is an orphan's
+        "    time.sleep(0.2)\n"
+        "    os.execv(sys.argv[1], sys.argv[1:])\n"
+        "os.waitpid(child, 0); time.sleep(8)\n"
+    )
+    script = f"echo $$ > {tmp_path}/pid; read x"
+    command = launch_command(tmp_path / "l.jsonl", "sh", "-c", script)
+    shown = Screen([sys.executable, "-c", code, *command])
+    try:
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
+        entry = entry_of(int((tmp_path / "pid").read_text()))
+        assert entry is not None
+        wait_until(lambda: getattr(entry_of(entry.pid), "state", "") == "S")
+        time.sleep(0.5)
+        assert getattr(entry_of(entry.pid), "state", "") == "S"
+    finally:
+        (line,) = (one for one in (tmp_path / "l.jsonl").read_text().splitlines() if '"started"' in one)
+        os.kill(json.loads(line)["value"]["supervisor"]["pid"], signal.SIGTERM)
+        shown.close()
+
+
 # ---------------------------------------------------------------- the parts
 
 
@@ -264,9 +429,27 @@ def test_relay_does_not_wait_for_a_terminal_that_stays_open(terminals: tuple[int
     assert slave
 
 
+def test_settings_as_numbers_are_the_settings(terminals: tuple[int, int, int, int]) -> None:
+    """What was made numbers for the way can be restored, in raw and in cooked order."""
+    _, source, _, slave = terminals
+    for change in (tty.setcbreak, tty.setraw):
+        before = termios.tcgetattr(source)
+        numbers = settings_in(before)
+        change(source)
+        restore_attributes(source, settings_of(numbers))
+        assert termios.tcgetattr(source) == before
+        change(slave)
+        assert settings_in(attributes_of(slave)) == settings_in(
+            settings_of(settings_in(attributes_of(slave)))
+        )
+    assert (settings_in(None), settings_of(None)) == (None, None)
+
+
 def test_settings_of_what_is_no_terminal_are_none() -> None:
-    """A file has no settings, and restoring none changes nothing."""
+    """A file has no settings and no foreground, and restoring none changes nothing."""
     with open(os.devnull, "rb") as file:
+        assert has_foreground(file.fileno()) is None
+        assert move_foreground(file.fileno(), os.getpgrp()) is None
         assert attributes_of(file.fileno()) is None
         restore_attributes(file.fileno(), None)
         restore_attributes(file.fileno(), [0, 0, 0, 0, 0, 0, []])

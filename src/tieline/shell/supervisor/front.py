@@ -6,6 +6,8 @@ Rule 2: streams, working directory, descriptors and ignored signals are the call
 command's output passes through here, save where it has a terminal of its own.
 Rule 3: the command's exit code is the caller's, 128 and the signal's number when one ended it.
 Rule 4: this side may be killed at any instant; the supervisor holds on.
+Rule 5: to the caller's shell it is a job like the command itself: it changes the terminal's settings in the
+foreground alone, and is stopped when its command is.
 
 Source: DESIGN.md 2, 4; reference/native.md 2.14, 190, 191, 3.5; reference/reliability.md I32.
 """
@@ -21,8 +23,20 @@ from typing import Any, Literal, NamedTuple, Self
 
 from tieline.errors import ProtocolError
 from tieline.shell.process import identify
-from tieline.shell.supervisor.lines import Ended, Failed, Go, Gone, Line, Signal, Started, Stopped, Word, go
-from tieline.shell.terminal import Relay
+from tieline.shell.supervisor.lines import (
+    Ended,
+    Failed,
+    Foreground,
+    Go,
+    Gone,
+    Line,
+    Signal,
+    Started,
+    Stopped,
+    Word,
+    go,
+)
+from tieline.shell.terminal import Relay, has_foreground, settings_in
 from tieline.shell.tree import LaunchEvidence, LaunchSpec
 
 __all__ = ["LaunchEnd", "Supervisor", "run_under_supervisor"]
@@ -152,13 +166,16 @@ class _Watch:
         self._relay: Relay | None = None
         self._end: LaunchEnd | None = None
         self._give_up_at: float | None = None
+        # Where the terminal has no job control for us, nobody could bring a command to the foreground.
+        self._is_foreground = has_foreground(0) is not False
+        self._was_continued = False
 
     def run(self, spec: LaunchSpec) -> LaunchEnd:
         before = self._take_signals()
         try:
             # No signal's word may come to stand inside this one.
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, before)
-            self._line.send(go(spec))
+            self._line.send(go(spec, is_foreground=self._is_foreground))
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             while not self._is_over():
                 self._turn()
@@ -190,8 +207,9 @@ class _Watch:
         if self._relay is not None and number == signal.SIGWINCH:
             self._relay.resize()
             return
-        if self._relay is not None and number == signal.SIGCONT:
-            self._relay.resume(was_stopped=True)
+        if number == signal.SIGCONT:
+            self._was_continued = True
+            self._come_back(was_stopped=True)
         self._line.send(Signal(number))
 
     def _is_over(self) -> bool:
@@ -213,7 +231,28 @@ class _Watch:
                 for word in self._line.receive():
                     self._take(word)
         if self._relay is not None and not self._relay.is_raw:
-            self._relay.resume()
+            self._come_back()
+
+    def _come_back(self, *, was_stopped: bool = False) -> None:
+        """Take the terminal when it is ours, and have the command read from it when it may."""
+        if self._relay is None:
+            return
+        self._relay.resume(was_stopped=was_stopped)
+        if has_foreground(0) is not None and self._relay.is_raw != self._is_foreground:
+            self._is_foreground = self._relay.is_raw
+            if not self._is_foreground:
+                self._line.send(Foreground(is_foreground=False))
+
+    def _give_back(self) -> None:
+        """Give the terminal back; from now on its settings are the shell's, and nobody restores them."""
+        if self._relay is not None and self._relay.is_raw:
+            self._relay.restore()
+            self._is_foreground = False
+            self._line.send(Foreground(is_foreground=False))
+
+    def _announce(self, settings: list[Any]) -> None:
+        """Tell what the terminal had, before it is changed: the supervisor restores it when we are killed."""
+        self._line.send(Foreground(is_foreground=True, settings=settings_in(settings)))
 
     def _patience_ms(self) -> float | None:
         if self._give_up_at is not None:
@@ -227,10 +266,14 @@ class _Watch:
             case Started():
                 self._evidence = word.evidence
                 if self._line.descriptor is not None:
-                    self._relay = Relay(self._line.descriptor)
-                    self._relay.resume()
+                    self._relay = Relay(
+                        self._line.descriptor,
+                        is_adopting=not self._is_foreground,
+                        announce=self._announce,
+                    )
+                    self._come_back()
             case Stopped():
-                self._stop_as_well()
+                self._stop_as_well(word.number)
             case Ended():
                 self._end = LaunchEnd(word.exit_code, "ended", "", "", False, self._evidence)
                 self._give_up_at = time.monotonic() + (0.0 if word.has_survivors else GONE_WAIT_S)
@@ -246,24 +289,37 @@ class _Watch:
             case Gone():
                 if self._end is not None:
                     self._end = self._end._replace(is_tree_gone=True)
-            case Go() | Signal():
+            case Go() | Foreground() | Signal():
                 raise ProtocolError(
                     "INVALID_RPC", f"a supervisor said {type(word).__name__}, which is said to it"
                 )
 
-    def _stop_as_well(self) -> None:
-        """Stop with the command, for the shell that has to see it; go on together."""
+    def _stop_as_well(self, number: int) -> None:
+        """Stop with the command, by the same signal, for the shell that has to see it; go on together."""
         if not _has_terminal():
             return
-        if self._relay is not None:
-            self._relay.restore()
-        handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        # The whole job, as the terminal does it. Where no shell could continue it, the kernel ignores this.
-        os.killpg(0, signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, handler)
-        if self._relay is not None:
-            self._relay.resume()
+        wants_terminal = number in (signal.SIGTTIN, signal.SIGTTOU)
+        if not (wants_terminal and has_foreground(0)):  # else it was brought to the foreground meanwhile
+            if self._relay is not None:
+                self._relay.show()
+            self._give_back()
+            self._was_continued = False
+            _stop_job(number if wants_terminal else signal.SIGTSTP)
+            if wants_terminal and not self._was_continued:
+                # No shell was there that could continue it: it may read, and waits for what never comes.
+                self._line.send(Foreground(is_foreground=True))
+        self._come_back()
         self._line.send(Signal(signal.SIGCONT))
+
+
+def _stop_job(number: int) -> None:
+    """Stop the whole job, as the terminal does it; return when it was continued.
+
+    Where no shell could continue it, the kernel ignores this.
+    """
+    handler = signal.signal(number, signal.SIG_DFL)
+    os.killpg(0, number)
+    signal.signal(number, handler)
 
 
 def _has_terminal() -> bool:

@@ -9,8 +9,10 @@ Rule 4: of the caller's streams it keeps none once the command has them, so that
 when the command's side ends.
 
 It leads the session of the tree and, with a terminal, holds its master: a stopped command then has a
-parent in its session and can be continued, which job control needs. A tree that ended in order is told at
-once; another one has to stay gone for `quarantine_ms` first.
+parent in its session and can be continued, which job control needs. While its front end is in the
+background, this process and not the command has the foreground of that terminal.
+
+A tree that ended in order is told at once; another one has to stay gone for `quarantine_ms` first.
 
 Source: reference/native.md 190 to 192, 195 to 197, 3.5, 5; reference/reliability.md K30, I31 to I34, I37;
 reference/open-bugs.md O42; DESIGN.md 2.
@@ -31,10 +33,21 @@ import msgspec
 from tieline.errors import Refused, TielineError
 from tieline.shell.process import identify, self_identity
 from tieline.shell.supervisor.control_group import end_group, make_group, remove_group
-from tieline.shell.supervisor.lines import Ended, Failed, Go, Gone, Line, Signal, Started, Stopped, spec_of
+from tieline.shell.supervisor.lines import (
+    Ended,
+    Failed,
+    Foreground,
+    Go,
+    Gone,
+    Line,
+    Signal,
+    Started,
+    Stopped,
+    spec_of,
+)
 from tieline.shell.supervisor.spawn import Child, abandon, fork_command, release
 from tieline.shell.supervisor.stopping import signal_group, signal_tree
-from tieline.shell.terminal import attributes_of, open_terminal, restore_attributes
+from tieline.shell.terminal import move_foreground, open_terminal, restore_attributes, settings_of
 from tieline.shell.tree import (
     CompletionProof,
     LaunchEvidence,
@@ -89,16 +102,16 @@ def serve(descriptor: int, open_ledger: Callable[[LaunchSpec], LedgerPort]) -> i
         if words and isinstance(words[0], Go):
             line.waiting = words[1:]
             spec = spec_of(words[0])
-            return supervise(spec, open_ledger(spec), line)
+            return supervise(spec, open_ledger(spec), line, is_foreground=words[0].is_foreground)
     return 0
 
 
-def supervise(spec: LaunchSpec, ledger: LedgerPort, line: Line) -> int:
+def supervise(spec: LaunchSpec, ledger: LedgerPort, line: Line, *, is_foreground: bool = True) -> int:
     """Run one launch until nothing of its tree runs; return the exit code of this process.
 
     This process leads a session without a terminal and has no other thread and no other children.
     """
-    holding = _Holding(spec, ledger, line)
+    holding = _Holding(spec, ledger, line, is_foreground=is_foreground)
     if holding.start():
         holding.hold()
     return holding.code
@@ -120,7 +133,7 @@ class _Holding:
         code: Exit code for this process.
     """
 
-    def __init__(self, spec: LaunchSpec, ledger: LedgerPort, line: Line) -> None:
+    def __init__(self, spec: LaunchSpec, ledger: LedgerPort, line: Line, *, is_foreground: bool) -> None:
         self.code = 0
         self._spec = spec
         self._ledger = ledger
@@ -135,7 +148,11 @@ class _Holding:
         self._is_asked_to_stop = False
         self._child: Child | None = None
         self._master: int | None = None
-        self._screen: tuple[int, list[Any] | None] | None = None
+        self._is_foreground = is_foreground
+        self._parked_group: int | None = None
+        self._stopped_by = 0
+        self._screen: int | None = None
+        self._screen_settings: list[Any] | None = None
         self._exit_code: int | None = None
         self._has_children = True
         self._has_front_end = True
@@ -160,6 +177,7 @@ class _Holding:
             child_environment(self._spec, dict(os.environb)),
             ignored=self._ignored,
             terminal=slave,
+            is_foreground=self._is_foreground,
         )
         _let_go(inherited, slave)
         group = make_group(self._spec.nonce, child.pid)
@@ -200,10 +218,9 @@ class _Holding:
         """Make the command's terminal when the caller's stdin is one; return its slave."""
         if self._spec.terminal == "never" or not os.isatty(0):
             return None
-        self._master, slave = open_terminal(like=0)
+        self._master, slave = open_terminal(like=0, is_foreground=self._is_foreground)
         # A front end that is killed leaves the person's terminal raw: then it is for us to restore.
-        screen = os.dup(0)
-        self._screen = (screen, attributes_of(screen))
+        self._screen = os.dup(0)
         return slave
 
     def _give_up(self, failure: SpawnFailure, code: str) -> bool:
@@ -259,6 +276,9 @@ class _Holding:
 
     def _listen_to_front_end(self) -> None:
         for word in self._line.receive():
+            if isinstance(word, Foreground):
+                self._screen_settings = settings_of(word.settings)
+                self._move_foreground(to_command=word.is_foreground)
             if isinstance(word, Signal) and self._child is not None:
                 number = signal.Signals(word.number)
                 if number in TO_COMMAND_ALONE:
@@ -266,20 +286,37 @@ class _Holding:
                 else:
                     signal_group(self._child.pid, number)
 
+    def _move_foreground(self, *, to_command: bool) -> None:
+        """Let the command read from its terminal, or have it stopped when it does."""
+        if self._master is None or self._child is None or to_command == self._is_foreground:
+            return
+        self._is_foreground = to_command
+        if not to_command:
+            self._parked_group = move_foreground(self._master, os.getpgrp())
+            return
+        # A shell among the commands had put one of its own jobs there.
+        parked, self._parked_group = self._parked_group, None
+        if parked in (None, os.getpgrp()) or move_foreground(self._master, parked) is None:
+            move_foreground(self._master, self._child.pid)
+        signal_group(self._child.pid, signal.SIGWINCH)  # a new size was told to whoever was there then
+
     def _miss_front_end(self) -> None:
         """Go on without the front end: it was killed, or it has left after the command's end."""
         self._has_front_end = False
         self._leave_screen(was_killed=self._exit_code is None)
         if self._exit_code is None:
             self._is_orderly = False
+            self._move_foreground(to_command=True)  # nobody is left who could bring it there
+            if self._child is not None and self._stopped_by in (signal.SIGTTIN, signal.SIGTTOU):
+                signal_group(self._child.pid, signal.SIGCONT)
             if self._spec.on_orphan == "stop":
                 self._stop()
 
     def _leave_screen(self, *, was_killed: bool) -> None:
         if self._screen is not None:
             if was_killed:
-                restore_attributes(*self._screen)
-            os.close(self._screen[0])
+                restore_attributes(self._screen, self._screen_settings)
+            os.close(self._screen)
             self._screen = None
 
     def _discard(self) -> None:
@@ -319,7 +356,8 @@ class _Holding:
     def _note(self, status: int) -> None:
         """Note what became of the command."""
         if os.WIFSTOPPED(status):
-            self._line.send(Stopped())
+            self._stopped_by = os.WSTOPSIG(status)
+            self._line.send(Stopped(self._stopped_by))
             return
         code = os.waitstatus_to_exitcode(status)
         if code < 0:

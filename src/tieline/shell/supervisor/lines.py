@@ -14,17 +14,44 @@ import msgspec
 
 from tieline.shell.tree import LaunchEvidence, LaunchSpec
 
-__all__ = ["Ended", "Failed", "Go", "Gone", "Line", "Signal", "Started", "Stopped", "Word"]
+__all__ = [
+    "Ended",
+    "Failed",
+    "Foreground",
+    "Go",
+    "Gone",
+    "Line",
+    "Signal",
+    "Started",
+    "Stopped",
+    "Word",
+]
 
 READ_BYTES = 65_536
 DESCRIPTORS_MAX = 1
 
 
 class Go(msgspec.Struct, frozen=True, tag="go"):
-    """To the supervisor: start this. The command's words are bytes, because a word need not be UTF-8."""
+    """To the supervisor: start this. The command's words are bytes, because a word need not be UTF-8.
+
+    Attributes:
+        is_foreground: Whether keys on the person's terminal are the command's.
+    """
 
     spec: LaunchSpec
     command: tuple[bytes, ...]
+    is_foreground: bool = True
+
+
+class Foreground(msgspec.Struct, frozen=True, tag="foreground"):
+    """To the supervisor: whether keys on the person's terminal are the command's from now on.
+
+    Attributes:
+        settings: What the person's terminal had before the front end changed it; None while it has not.
+    """
+
+    is_foreground: bool
+    settings: tuple[int, ...] | None = None
 
 
 class Signal(msgspec.Struct, frozen=True, tag="signal"):
@@ -40,7 +67,9 @@ class Started(msgspec.Struct, frozen=True, tag="started"):
 
 
 class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
-    """To the front end: the command was stopped, as by Ctrl-Z."""
+    """To the front end: the command was stopped by this signal, as by Ctrl-Z."""
+
+    number: int
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
@@ -62,14 +91,15 @@ class Gone(msgspec.Struct, frozen=True, tag="gone"):
     """To the front end: the tree is gone, and the ledger knows it."""
 
 
-Word = Go | Signal | Started | Stopped | Ended | Failed | Gone
+Word = Go | Foreground | Signal | Started | Stopped | Ended | Failed | Gone
 
 _DECODER: msgspec.json.Decoder[Word] = msgspec.json.Decoder(Word)
 
 
-def go(spec: LaunchSpec) -> Go:
+def go(spec: LaunchSpec, *, is_foreground: bool = True) -> Go:
     """Return the word that starts a launch."""
-    return Go(msgspec.structs.replace(spec, command=()), tuple(os.fsencode(word) for word in spec.command))
+    words = tuple(os.fsencode(word) for word in spec.command)
+    return Go(msgspec.structs.replace(spec, command=()), words, is_foreground)
 
 
 def spec_of(word: Go) -> LaunchSpec:

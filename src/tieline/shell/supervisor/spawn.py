@@ -50,6 +50,7 @@ def fork_command(
     *,
     ignored: frozenset[int],
     terminal: int | None,
+    is_foreground: bool = True,
 ) -> Child:
     """Return a child in a process group of its own that waits for `release` or `abandon`.
 
@@ -57,7 +58,8 @@ def fork_command(
         command: Program, searched in the PATH of `environment`, and arguments.
         environment: All that the program gets.
         ignored: Numbers of the signals that the caller ignores.
-        terminal: Slave of a terminal for each standard stream that is one, and for its foreground.
+        terminal: Slave of a terminal for each standard stream that is one.
+        is_foreground: Whether the command may read from that terminal; else it is stopped when it does.
     """
     gate_reading, gate = os.pipe()
     failure, failure_writing = os.pipe()
@@ -68,7 +70,7 @@ def fork_command(
         if pid == 0:
             try:
                 os.close(gate)
-                _prepare(ignored, terminal, mask)
+                _prepare(ignored, terminal, mask, is_foreground=is_foreground)
                 if os.read(gate_reading, 1):
                     _execute(command, environment, failure_writing)
             except OSError as error:
@@ -109,12 +111,15 @@ def abandon(child: Child) -> None:
     os.close(child.failure)
 
 
-def _prepare(ignored: frozenset[int], terminal: int | None, mask: set[int | signal.Signals]) -> None:
+def _prepare(
+    ignored: frozenset[int], terminal: int | None, mask: set[int | signal.Signals], *, is_foreground: bool
+) -> None:
     """Make this forked child what the program expects to be."""
     signal.set_wakeup_fd(-1)
     os.setpgid(0, 0)
     if terminal is not None:
-        os.tcsetpgrp(terminal, os.getpid())  # SIGTTOU is blocked here, as everything is
+        if is_foreground:
+            os.tcsetpgrp(terminal, os.getpid())  # SIGTTOU is blocked here, as everything is
         for stream in (0, 1, 2):
             if os.isatty(stream):
                 os.dup2(terminal, stream)

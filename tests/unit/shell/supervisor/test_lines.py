@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tieline.shell.supervisor.lines import Ended, Gone, Line, Signal, go, spec_of
+from tieline.shell.supervisor.lines import Ended, Foreground, Gone, Line, Signal, go, spec_of
 from tieline.shell.tree import LaunchSpec
 
 
@@ -24,7 +24,12 @@ def test_word_said_is_the_word_heard(pair: tuple[Line, Line]) -> None:
     one, other = pair
     one.send(Signal(2))
     one.send(Ended(3, has_survivors=True))
-    assert other.receive() == [Signal(2), Ended(3, has_survivors=True)]
+    one.send(Foreground(is_foreground=True, settings=(1, 2)))
+    assert other.receive() == [
+        Signal(2),
+        Ended(3, has_survivors=True),
+        Foreground(is_foreground=True, settings=(1, 2)),
+    ]
 
 
 def test_word_that_is_not_utf8_reaches_the_supervisor(pair: tuple[Line, Line]) -> None:
