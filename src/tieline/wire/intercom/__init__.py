@@ -1,0 +1,1 @@
+"""The intercom wire: sessions of many revisions behind one broker."""
