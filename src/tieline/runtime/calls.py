@@ -3,14 +3,30 @@
 Source: DESIGN.md 2, 3 "Automatic or a person's".
 """
 
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
+from tieline.config import Scope
 from tieline.engine.contract import Act
 from tieline.model.identity import Peer
 
-__all__ = ["Actor", "Params", "Reply"]
+__all__ = ["Actor", "Params", "Reach", "Reply"]
+
+
+class Reach(StrEnum):
+    """How far a call looks: a scope, or all: the own scope and, on wires with projects, each of them."""
+
+    WORKSPACE = "workspace"
+    REPOSITORY = "repository"
+    MACHINE = "machine"
+    ALL = "all"
+
+    @property
+    def scope(self) -> Scope | None:
+        """The scope that is asked for; None is the caller's own."""
+        return None if self is Reach.ALL else Scope(self.value)
 
 
 class Actor(NamedTuple):

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tieline import __version__, config
-from tieline.config import Scope
-from tieline.engine.contract import Act, Mute
+from tieline.engine.contract import Act, Consent, Held, Mute
 from tieline.errors import OutcomeUnknown, RecoveryRequired, Refusal, Refused, TielineError
 from tieline.model.identity import Capability, Descriptor
 from tieline.model.message import Attachment, Delivery
 from tieline.model.receipt import Receipt, State
 from tieline.runtime import answers, render
-from tieline.runtime.calls import Actor, Params, Reply
+from tieline.runtime.calls import Actor, Params, Reach, Reply
 from tieline.runtime.sending import Wish, expires_ms, latest, settled, submit
-from tieline.runtime.tools import Bounds, PeerMessages, cursor_number, read_mail, reading_peer
+from tieline.runtime.tools import Bounds, PeerMessages, cursor_number, is_answer, read_mail, reading_peer
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
@@ -60,7 +59,7 @@ class Send(Params, frozen=True):
     to: str | list[str] = ""
     topic: str | None = None
     reply_to: str | None = None
-    scope: Scope | None = None
+    scope: Reach | None = None
     delivery: Delivery = Delivery.STEER
     thread: str | None = None
     replace: bool = False
@@ -82,6 +81,14 @@ class Inbox(Params, frozen=True):
     consume: bool = False
     asks: bool = False
     limit: int = 100
+    run: str | None = None
+
+
+class ConsentParams(Params, frozen=True):
+    """`local.consent`."""
+
+    message_id: str
+    accept: bool
     run: str | None = None
 
 
@@ -169,7 +176,8 @@ async def _submit(node: "Node", actor: Actor, asked: Send, to: str) -> tuple[Des
         message_id=asked.message_id,
         topic=asked.topic,
         reply_to=asked.reply_to,
-        scope=asked.scope,
+        scope=None if asked.scope is None else asked.scope.scope,
+        is_crossing=asked.scope is Reach.ALL or is_answer(node, sender, asked.reply_to),
         delivery=asked.delivery,
         thread=asked.thread,
         replaces=asked.replace,
@@ -183,9 +191,10 @@ async def _submit(node: "Node", actor: Actor, asked: Send, to: str) -> tuple[Des
 
 
 def _shape(node: "Node", target: Descriptor, receipt: Receipt) -> dict[str, Any]:
-    shape = render.receipt(receipt, expires_ms(node, receipt))
+    wire = target.peer.wire
+    shape = render.receipt(receipt, expires_ms(node, receipt), wire)
     shape["target"] = {"peerId": target.peer.id, "alias": target.alias}
-    shape["text"] = render.receipt_text(receipt)
+    shape["text"] = render.receipt_text(receipt, wire)
     return shape
 
 
@@ -265,6 +274,7 @@ async def inbox(node: "Node", actor: Actor, asked: Inbox, _call: str | None) -> 
 
     At most `limit` messages and `INBOX_BYTES` of text; `remaining` says how many more fit, and `cursor`
     is where to read on. `prepared` counts those that are on their way to a model: they are unread still.
+    `held` are those that wait for the person's word: they have not arrived.
     """
     if not 1 <= asked.limit <= INBOX_MESSAGES_MAX:
         raise Refused("INVALID_PARAMS", f"limit is a whole number from 1 to {INBOX_MESSAGES_MAX}")
@@ -277,9 +287,44 @@ async def inbox(node: "Node", actor: Actor, asked: Inbox, _call: str | None) -> 
     counts = node.engine.inbox_counts(peer)
     shape = {**reply.result, "token": reply.taken, "unread": counts.unread}
     shape["prepared"] = counts.prepared - (len(messages) if asked.consume else 0)
+    shape["held"] = [
+        held_shape(item, is_personal=not actor.is_in_tree) for item in node.engine.awaiting(peer)
+    ]
     if reply.result["remaining"] and messages:  # read on behind what was shown, not behind what was not
         shape["cursor"] = str(messages[-1]["sequence"])
     return Reply(shape)
+
+
+def held_shape(item: Held, *, is_personal: bool) -> dict[str, Any]:
+    """Return a message that waits for the person's word; what an agent's own shell asks has no text of it."""
+    shape = {**render.message(item), "contentBytes": item.envelope.content_bytes}
+    if not is_personal:
+        for name in ("content", "attachments", "topic"):
+            shape.pop(name, None)
+    return shape
+
+
+async def consent(node: "Node", actor: Actor, asked: ConsentParams, _call: str | None) -> Reply:
+    """Let a held message in, or send it away; its sender is told.
+
+    Raises:
+        Refused: CAPABILITY_DENIED, an agent's own shell asks; UNKNOWN_TARGET, nothing of this id waits.
+    """
+    if actor.is_in_tree:
+        raise Refused(
+            "CAPABILITY_DENIED",
+            "a held message waits for the word of the person, not of the agent: say it from another terminal",
+        )
+    owners = node.owners() if asked.run is None else [node.acting_peer(actor, asked.run)]
+    waiting = [
+        owner
+        for owner in owners
+        if any(item.envelope.message_id == asked.message_id for item in node.engine.awaiting(owner))
+    ]
+    answer = await node.ask(Consent((waiting or owners)[0], asked.message_id, asked.accept))
+    if isinstance(answer, Refusal):
+        raise Refused.of(answer)
+    return Reply({"accepted": asked.accept, "receipt": render.receipt(answer)})
 
 
 async def reply(node: "Node", actor: Actor, asked: Send, call_id: str | None) -> Reply:
@@ -310,7 +355,7 @@ async def status(node: "Node", actor: Actor, asked: Status, _call: str | None) -
     received = [
         {
             "message": await node.with_content(item),
-            "receipt": render.receipt(item.receipt),
+            "receipt": render.receipt(item.receipt, wire=item.envelope.sender.wire),
             "history": node.history(item.cursor),
         }
         for owner in (node.owners() if run is None else [run])
@@ -384,6 +429,7 @@ TABLE: dict[str, Any] = {
     "local.send": (Send, send),
     "local.ask": (Send, ask),
     "local.inbox": (Inbox, inbox),
+    "local.consent": (ConsentParams, consent),
     "local.reply": (Send, reply),
     "local.status": (Status, status),
     "local.last": (Last, last),

@@ -16,21 +16,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from tieline import config
-from tieline.config import Scope
 from tieline.engine.contract import Act, Expose, Held, Page
 from tieline.errors import OutcomeUnknown, Refusal, Refused
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Delivery
 from tieline.model.receipt import Receipt, State
 from tieline.runtime import render
-from tieline.runtime.calls import Actor, Params, Reply
+from tieline.runtime.calls import Actor, Params, Reach, Reply
 from tieline.runtime.sending import Wish, expires_ms, reach_of, settled, submit
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
     from tieline.runtime.resources.feed import Told
 
-__all__ = ["TABLE", "Bounds", "PeerMessages", "cursor_number", "read_mail", "reading_peer"]
+__all__ = ["TABLE", "Bounds", "PeerMessages", "cursor_number", "is_answer", "read_mail", "reading_peer"]
 
 EVENTS_PER_READ_MAX = 100
 MESSAGES_PER_READ_MAX = 16
@@ -54,7 +53,7 @@ MODEL_BOUNDS = Bounds(MESSAGES_PER_READ_MAX, READ_BYTES_MAX)
 class ListPeers(Params, frozen=True):
     """`list_peers`."""
 
-    scope: Scope | None = None
+    scope: Reach | None = None
     query: str = ""
     cursor: str | None = None
     run: str | None = None
@@ -67,7 +66,7 @@ class SendPeerMessage(Params, frozen=True):
     content: str
     topic: str | None = None
     reply_to: str | None = None
-    scope: Scope | None = None
+    scope: Reach | None = None
     delivery: Delivery = Delivery.STEER
     notify_when_idle: bool = False
     call_id: str | None = None
@@ -98,9 +97,10 @@ def reading_peer(node: "Node", actor: Actor, token: str | None) -> Peer:
 async def list_peers(node: "Node", actor: Actor, asked: ListPeers, _call: str | None) -> Reply:
     """Return one page of who is there, and who we are."""
     peer = reading_peer(node, actor, asked.run)
-    scope = reach_of(node, peer, asked.scope or Scope.WORKSPACE)
+    reach = asked.scope or Reach.WORKSPACE
+    scope = reach_of(node, peer, reach.scope)
     await node.book.refresh_runs(scope)
-    page = node.book.listing(scope, asked.query, asked.cursor)
+    page = node.book.listing(scope, asked.query, asked.cursor, is_crossing=reach is Reach.ALL)
     if isinstance(page, Refusal):
         raise Refused.of(page)
     result: dict[str, Any] = {
@@ -111,6 +111,8 @@ async def list_peers(node: "Node", actor: Actor, asked: ListPeers, _call: str | 
     }
     if page.cursor is not None:
         result["cursor"] = page.cursor
+    if reach is not Reach.ALL and node.book.other_projects_count:
+        result["otherProjects"] = node.book.other_projects_count
     if node.book.presence_faults:
         result["presenceFaults"] = node.book.presence_faults
     return Reply(result)
@@ -127,7 +129,8 @@ async def send_peer_message(node: "Node", actor: Actor, asked: SendPeerMessage, 
         message_id=None if call_id is None else tool_message_id(peer.id, call_id),
         topic=asked.topic,
         reply_to=asked.reply_to,
-        scope=asked.scope,
+        scope=None if asked.scope is None else asked.scope.scope,
+        is_crossing=asked.scope is Reach.ALL or is_answer(node, peer, asked.reply_to),
         delivery=asked.delivery,
         notify_when_idle=asked.notify_when_idle,
         act=node.act_of(peer) if actor.act is not Act.PERSON else Act.PERSON,
@@ -140,6 +143,11 @@ async def send_peer_message(node: "Node", actor: Actor, asked: SendPeerMessage, 
     shape["target"] = {"peerId": target.peer.id, "alias": target.alias}
     shape["text"] = render.receipt_text(receipt, wire)
     return Reply(shape)
+
+
+def is_answer(node: "Node", peer: Peer, reply_to: str | None) -> bool:
+    """Return whether a message that a peer of ours received has this id: whoever wrote may be answered."""
+    return bool(reply_to and node.engine.held(peer, message_id=reply_to, unread_only=False, count_max=1))
 
 
 def tool_message_id(peer_id: str, call_id: str) -> str:

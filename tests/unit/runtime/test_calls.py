@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
+from tieline.config import Scope
 from tieline.engine.contract import Act
 from tieline.model.identity import Peer
-from tieline.runtime.calls import Actor, Params, Reply
+from tieline.runtime.calls import Actor, Params, Reach, Reply
 
 
 class Asked(Params, frozen=True):
@@ -36,3 +37,9 @@ def test_actor_is_no_host_unless_it_was_proved() -> None:
     assert not actor.is_host
     assert not actor.is_in_tree
     assert Reply({}).taken is None
+
+
+def test_reach_of_all_is_the_own_scope() -> None:
+    """All asks for no scope beyond the caller's; each scope asks for itself."""
+    assert Reach.ALL.scope is None
+    assert [Reach(scope.value).scope for scope in Scope] == list(Scope)

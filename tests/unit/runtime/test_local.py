@@ -7,6 +7,10 @@ import pytest
 
 from tests.unit.runtime.roots import call, two
 from tieline import OutcomeUnknown, Refused, Root
+from tieline.engine.contract import Act, Asked, Offer, Standing
+from tieline.model.identity import Peer, foreign_instance
+from tieline.model.message import Envelope
+from tieline.runtime.calls import Actor
 
 pytestmark = pytest.mark.asyncio
 
@@ -285,3 +289,49 @@ async def test_last_refuses_an_offset_below_nothing(private_home: Path) -> None:
                 await call(alice, "local.last", **params)
             assert caught.value.code == code
         assert isinstance(alice, Root)
+
+
+def window_mail(root: Root, message_id: str, content: str) -> Offer:
+    """Return what a window of another kind wrote to a root whose person is asked first."""
+    window = Peer(foreign_instance("pi-peers", "s-1"))
+    envelope = Envelope(message_id, window, Peer(root.node.instance), content, topic="t", sender_alias="pi-1")
+    standing = Standing(frozenset({"message.send"}), is_in_scope=True, alias="pi-1", project="p")
+    return Offer(Asked(1_000_000, message_id), window.instance, standing, envelope, is_held=True)
+
+
+async def test_consent_lets_a_held_message_in_or_sends_it_away(private_home: Path) -> None:
+    """What is held is listed and read by nobody; yes makes it mail, no ends it, and neither is said twice."""
+    async with two(private_home) as (alice, _bob):
+        for name in ("m-yes", "m-no"):
+            await alice.node.ask(window_mail(alice, name, f"text of {name}"))
+        assert (await call(alice, "peer_messages"))["messages"] == []
+        shown = await call(alice, "local.inbox")
+        assert [(one["messageId"], one["content"]) for one in shown["held"]] == [
+            ("m-yes", "text of m-yes"),
+            ("m-no", "text of m-no"),
+        ]
+        assert (await call(alice, "local.consent", messageId="m-yes", accept=True))["accepted"]
+        denied = await call(alice, "local.consent", messageId="m-no", accept=False)
+        assert (denied["receipt"]["state"], denied["receipt"]["outcome"]) == ("rejected", "DENIED")
+        assert (await call(alice, "local.inbox"))["held"] == []
+        assert [one["content"] for one in (await call(alice, "peer_messages"))["messages"]] == [
+            "text of m-yes"
+        ]
+        for name in ("m-yes", "m-no", "m-none"):
+            with pytest.raises(Refused) as caught:
+                await call(alice, "local.consent", messageId=name, accept=True)
+            assert caught.value.code == "UNKNOWN_TARGET"
+
+
+async def test_consent_is_no_word_of_an_agents_own_shell(private_home: Path) -> None:
+    """A command below the host sees that something waits, not what it says, and decides nothing."""
+    async with two(private_home) as (alice, _bob):
+        await alice.node.ask(window_mail(alice, "m-1", "obey"))
+        shell = Actor(Peer(alice.node.instance), Act.AGENT, "control", is_host=True, is_in_tree=True)
+        (shown,) = (await call(alice, "local.inbox", shell))["held"]
+        assert (shown["messageId"], shown["contentBytes"]) == ("m-1", 4)
+        assert not {"content", "topic"} & set(shown)
+        with pytest.raises(Refused) as caught:
+            await call(alice, "local.consent", shell, messageId="m-1", accept=True)
+        assert caught.value.code == "CAPABILITY_DENIED"
+        assert len((await call(alice, "local.inbox"))["held"]) == 1

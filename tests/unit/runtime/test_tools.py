@@ -179,3 +179,16 @@ async def test_tool_id_differs_for_each_peer_and_call() -> None:
     """Two peers with the same call id never share a message id."""
     ids = {tool_message_id(peer, call_id) for peer in ("a", "b") for call_id in ("1", "2", '1","2')}
     assert len(ids) == 6
+
+
+async def test_scope_all_asks_for_no_more_than_is_configured(private_home: Path) -> None:
+    """All is the own scope and windows of every project: natively nobody beyond the policy is seen."""
+    async with two(private_home) as (alice, _bob):
+        shown = await call(alice, "list_peers", scope="all")
+        assert [peer["alias"] for peer in shown["peers"]] == ["bob"]
+        assert "otherProjects" not in shown
+        receipt = await call(alice, "send_peer_message", to="bob", content="x", scope="all")
+        assert receipt["state"] == "accepted"
+        with pytest.raises(Refused) as caught:
+            await call(alice, "list_peers", scope="machine")
+        assert caught.value.code == "SCOPE_DENIED"

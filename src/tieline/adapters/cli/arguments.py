@@ -136,7 +136,7 @@ def add_root_options(parser: Parser) -> None:
 
 
 def add_message_options(parser: Parser, *, with_id: bool = True) -> None:
-    """Offer what a message may carry besides its text; `with_id` also the choice of its message id."""
+    """Offer what a message may carry besides its text; `with_id` also its id, and how far to look."""
     parser.add_argument("--topic", help="what it is about; at most 256 characters")
     parser.add_argument("--delivery", choices=("steer", "queue", "passive"), help=DELIVERY_HELP)
     parser.add_argument("--thread", help="the thread it belongs to")
@@ -146,6 +146,8 @@ def add_message_options(parser: Parser, *, with_id: bool = True) -> None:
     attaching = "a text file that travels with it; may be repeated"
     parser.add_argument("--attach", metavar="FILE", action="append", default=[], help=attaching)
     if with_id:
+        reaching = "how far to look for TO (default: as configured); all: also windows of every project"
+        parser.add_argument("--scope", choices=("workspace", "repository", "machine", "all"), help=reaching)
         parser.add_argument(
             "--id", metavar="ID", help="the message id; the same id again is the same message"
         )

@@ -38,6 +38,7 @@ SLACK_S: Final = 10.0
 WAIT_STEP_S: Final = 3_000.0
 """The longest single wait; every root takes an hour. Longer ones are several."""
 INTERRUPTED_S: Final = 2.0
+HELD: Final = "HELD"
 LEFT_ACTION: Final = "; then ask the recipient: sending it again would be a second message"
 SETTLED: Final = frozenset({"accepted", "consumed", "replied"})
 _MEDIA_TYPES: Final = {
@@ -66,7 +67,7 @@ _LEFT: Final = {
 }
 _DURABLE: Final = {
     "synced": "accepted: the recipient has it on stable storage; not read yet",
-    "volatile": "accepted: the recipient holds it in memory only; not read yet",
+    "volatile": "accepted: the recipient holds it in memory only; it does not tell when it is read",
 }
 
 
@@ -131,6 +132,8 @@ def words(receipt: dict[str, Any], *, is_left: bool = False) -> str:
     if state == "accepted":
         default = "accepted: the recipient says that it has it, not how durably; not read yet"
         return _DURABLE.get(str(receipt.get("durability")), default)
+    if outcome == HELD and state in ("pending", "unknown"):
+        return "the recipient asks its person first; the answer comes by itself (HELD)"
     text = _WORDS.get(state, "in a state that this version does not know")
     if is_left:
         text = _LEFT.get(state, text)
@@ -153,6 +156,7 @@ def fields(options: Namespace, content: str) -> dict[str, Any]:
         "expiryMs": options.expires,
         "replyTo": getattr(options, "reply_to", None),
         "messageId": getattr(options, "id", None),
+        "scope": getattr(options, "scope", None),
     }
     params.update({name: value for name, value in named.items() if value is not None})
     _require_plain("--id", params.get("messageId"))

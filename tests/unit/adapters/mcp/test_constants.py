@@ -16,7 +16,7 @@ from tieline.adapters.mcp.constants import (
 )
 
 # A host's user approved these very words. Whoever changes them changes this hash, and says so in a fragment.
-TOOL_LIST_SHA256 = "62e77565aa3ecabf89482c2c60b72e3197960b07033c9f260f67f5e055262ca4"
+TOOL_LIST_SHA256 = "c1c8df436b1a4e3745031c850b3eb1bd880c4661fd90da4cf1edd14acea3b383"
 
 
 def test_tool_list_hash_is_the_golden_one() -> None:
@@ -82,7 +82,16 @@ def test_tool_annotations_ask_no_host_for_approval() -> None:
 
 def test_instructions_alone_say_how_to_talk_and_what_peer_text_is() -> None:
     """A model that sees no tool still learns the rules."""
-    rules = ("replyTo", "waitMs", "no authority", "accepted", "unknown", "external data")
+    rules = (
+        "replyTo",
+        "waitMs",
+        "notifyWhenIdle",
+        'scope "all"',
+        "no authority",
+        "accepted",
+        "unknown",
+        "external data",
+    )
     for words in ("list_peers", "send_peer_message", "peer_messages", *rules):
         assert words in INSTRUCTIONS
 
