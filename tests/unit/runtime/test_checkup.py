@@ -11,9 +11,11 @@ import pytest
 from tests.unit.runtime.test_glance import record
 from tests.unit.runtime.test_locate import life
 from tieline.errors import Refused
+from tieline.model.resource import Document, Ledger, ResourceKey, key_digest
 from tieline.runtime import checkup as module
 from tieline.runtime.checkup import Check, checkup
 from tieline.store.files import Directory
+from tieline.store.resources import ResourceStore
 
 
 @pytest.fixture
@@ -178,3 +180,24 @@ def test_checkup_in_another_container_or_sandbox_says_so(home: Path, monkeypatch
     check = module._sockets()
     assert not check.ok
     assert "MCP tool" in check.action
+
+
+def test_checkup_names_each_damaged_resource_with_what_ends_it(home: Path) -> None:
+    """One damaged record is one finding; index and ledger have theirs; the whole ones are counted."""
+    store = ResourceStore(str(home))
+    for name in ("machine/a", "machine/b"):
+        key = ResourceKey(name)
+        with store.transaction([key], ledger=True) as held:
+            held.commit({key: Document(key, fence=1)}, Ledger(held.index.ledger_revision))
+    folder = home / "peer-resources"
+    (folder / f"{key_digest(ResourceKey('machine/a'))}.json").write_bytes(b"garbled")
+    result = checkup({"TIELINE_HOME": str(home)})
+    assert (result.counters["resources"], result.counters["resourcesDamaged"]) == (2, 1)
+    (check,) = [one for one in result.checks if one.name == "resource machine/a"]
+    assert not check.ok
+    assert "tieline resource recover machine/a" in check.action
+    (folder / "launches.json").write_bytes(b"garbled")
+    assert "recover ledger" in found(home)["launch ledger"].action
+    (folder / "index.json").write_bytes(b"garbled")
+    assert "recover index" in found(home)["resources"].action
+    store.close()

@@ -239,7 +239,14 @@ def _act(options: Namespace) -> int:
         asked["requestId"] = options.subject
         if options.action == "grant" and options.epoch is not None:
             asked["epoch"] = options.epoch
-    client, found, _ = reach(options, may_change=True)
+    try:
+        client, found, _ = reach(options, may_change=True)
+    except Refused as error:
+        if error.code == "NO_ROOT" and options.action == "request":
+            error.advising(
+                f"outside an agent, `tieline run --resource {asked['resource']} -- COMMAND` waits for its turn"
+            )
+        raise
     with client:
         answer = client.call("coordinate_resource", {**asked, **run_of(options)}, CHANGE_S)
     return _tell(options, answer, identity(found))
@@ -294,7 +301,7 @@ def _policy(options: Namespace) -> int:
 
 def _recover(options: Namespace) -> int:
     if not options.subject:
-        raise UsageError("recover needs KEY; see `tieline resource --help`")
+        raise UsageError("recover needs KEY, index or ledger; see `tieline resource --help`")
     _require_person(options)
     from tieline.runtime.locate import places
     from tieline.runtime.resources.coordinator import Coordinator

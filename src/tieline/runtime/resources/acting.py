@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["claimant_of_peer", "coordinate", "list_all", "policy"]
 
 CONTROL_ADVICE = (
-    "set allow_resource_control = true under [communication] in config.toml, or start the agent that shall"
-    " control with TIELINE_ALLOW_RESOURCE_CONTROL=1; it is read when an agent starts"
+    "set allow_resource_control = true under [communication] in config.toml, or start what shall control (the"
+    " agent, or this command outside every agent) with TIELINE_ALLOW_RESOURCE_CONTROL=1; it is read at the"
+    " start"
 )
 RUN_CONTROL_ADVICE = "let this run's root do it, or have it delegate resource.control when it begins a run"
 TAKEOVER_ADVICE = (

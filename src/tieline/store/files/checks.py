@@ -15,6 +15,7 @@ from tieline.errors import RecoveryRequired, Refused, TielineError
 
 __all__ = [
     "FULL",
+    "SPACE_ACTION",
     "Seam",
     "check_ancestor",
     "check_directory",
@@ -39,6 +40,7 @@ NETWORK_KINDS = frozenset({
 """File systems that more than one kernel may mount: a lock taken here is not seen there, and another
 kernel's boot id would look like a reboot of ours."""
 
+SPACE_ACTION = "free some space on the disk that holds it, then repeat"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -157,7 +159,7 @@ def system_refusal(error: OSError, path: str) -> TielineError:
     if error.errno in _DENIED:
         return Refused("PERMISSION_DENIED", f"{path}: {reason}")
     if error.errno in FULL:
-        return Refused("QUEUE_FULL", f"no space for {path}", is_retryable=True)
+        return Refused("QUEUE_FULL", f"no space for {path}", is_retryable=True).advising(SPACE_ACTION)
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return Refused("RESOURCE_BUSY", f"{path}: {reason}", is_retryable=True)
     return RecoveryRequired(f"{path}: {reason}")

@@ -25,6 +25,7 @@ from typing import Self
 from tieline.errors import RecoveryRequired, Refused, TielineError, UsageError
 from tieline.store.files.checks import (
     FULL,
+    SPACE_ACTION,
     Seam,
     check_file,
     is_private_file,
@@ -179,7 +180,8 @@ class Directory:
             self._doubt = f"whether {path} was stored is in doubt: {os.strerror(error.errno or 0)}"
             return RecoveryRequired(self._doubt)
         if error.errno in FULL:
-            return Refused("QUEUE_FULL", f"no space to store {path}; nothing was changed", is_retryable=True)
+            text = f"no space to store {path}; nothing was changed"
+            return Refused("QUEUE_FULL", text, is_retryable=True).advising(SPACE_ACTION)
         if error.errno == errno.ENOENT and self.is_current():
             return Refused("RESOURCE_BUSY", f"{path} was swept while it was written", is_retryable=True)
         return system_refusal(error, path)

@@ -47,7 +47,8 @@ __all__ = ["ResourceStore", "Transaction"]
 RESOURCES_MAX: Final = 256
 LedgerChange = Callable[[Damage, Ledger], Ledger]
 WHOLE_ACTION: Final = "go on; `tieline doctor` names what is damaged"
-DISK_ACTION: Final = "free some space on its disk, then repeat; what runs goes on"
+KNOWN_ACTION: Final = "use one of the names that are there: `tieline resource list` shows them"
+LINE_ACTION: Final = "wait until some of those in line have ended; `tieline resource status` shows them"
 
 
 class Transaction:
@@ -159,7 +160,8 @@ class ResourceStore(Reader):
         index = held.index
         index = msgspec.structs.replace(index, resources=tuple(sorted({*index.resources, *changed})))
         if len(index.resources) > RESOURCES_MAX:
-            raise Refused("QUEUE_FULL", f"{RESOURCES_MAX} resources are kept in {self.path}")
+            refused = Refused("QUEUE_FULL", f"{RESOURCES_MAX} resources are kept in {self.path}")
+            raise refused.advising(KNOWN_ACTION)
         if ledger is not None and ledger is not held.ledger:
             assert held.ledger is not None, "the ledger is changed under its lock"
             ledger = _next_ledger(held.ledger, ledger)
@@ -356,8 +358,6 @@ class _Writing:
         try:
             directory.write_atomic(name, data, sync=sync)
         except Refused as error:
-            if error.code == "QUEUE_FULL":
-                error.advising(DISK_ACTION)
             if not self._has_written:
                 raise
             raise RecoveryRequired(f"stored in part: {error}").advising(error.action) from error
@@ -380,5 +380,6 @@ def _next_ledger(stored: Ledger, decided: Ledger) -> Ledger:
 
 def _bounded(data: bytes, name: str) -> bytes:
     if len(data) > FILE_BYTES_MAX:
-        raise Refused("QUEUE_FULL", f"{name} would need more than {FILE_BYTES_MAX} bytes")
+        refused = Refused("QUEUE_FULL", f"{name} would need more than {FILE_BYTES_MAX} bytes")
+        raise refused.advising(LINE_ACTION)
     return data

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.adapters.cli.fake import ESCAPE, ErrorAnswer, FakeRoot, Result
 from tieline.model.identity import Peer, Principal
-from tieline.model.resource import Claimant, Launch, ResourceKey
+from tieline.model.resource import Claimant, Launch, ResourceKey, key_digest
 from tieline.runtime.resources.coordinator import Coordinator
 from tieline.shell.process import self_identity
 
@@ -178,6 +178,7 @@ def test_recover_shows_the_evidence_needs_the_id_and_writes_an_event(
     shown = run("resource", "recover", "machine/db")
     assert shown.code == 5
     assert "its start was never confirmed" in shown.err
+    assert f"tieline resource recover machine/db --launch {launch} --evidence TEXT" in shown.err
     assert run("resource", "status", "machine/db", "--json").json["resources"][0]["state"] == "starting"
     assert run("resource", "recover", "machine/db", "--launch", "another").code == 2
     done = run("resource", "recover", "machine/db", "--launch", launch, "--evidence", "looked: no make runs")
@@ -231,3 +232,47 @@ def test_recover_below_an_agent_is_refused(
     fake_root({})
     result = run("resource", "recover", "machine/db", "--launch", launch)
     assert (result.code, "CAPABILITY_DENIED" in result.err) == (1, True)
+
+
+@pytest.mark.clause("native-180", "native-196", "I38")
+def test_recover_of_a_damaged_record_needs_its_id_and_begins_it_anew(
+    run: Callable[..., Result], place: Path
+) -> None:
+    """The list shows it, the refusal says how to go on, the id ends it, and the bytes are kept."""
+    lost_holder(place)
+    folder = place / "peer-resources"
+    (folder / f"{key_digest(KEY)}.json").write_bytes(b"garbled")
+    listed = run("resource", "list")
+    assert (listed.code, "damaged" in listed.out) == (0, True)
+    assert "tieline resource recover machine/db" in listed.out
+    (shape,) = run("resource", "list", "--json").json["resources"]
+    refused = run("resource", "status", "machine/db")
+    assert (refused.code, "tieline resource recover machine/db" in refused.err) == (5, True)
+    shown = run("resource", "recover", "machine/db")
+    assert shown.code == 5
+    assert f"--record {shape['recordId']} --evidence TEXT" in shown.err
+    assert run("resource", "recover", "machine/db", "--record", "another").code == 2
+    done = run("resource", "recover", "machine/db", "--record", shape["recordId"], "--evidence", "looked")
+    assert done.code == 0
+    assert b"garbled" in {path.read_bytes() for path in folder.iterdir()}
+    assert run("resource", "status", "machine/db", "--json").json["resources"][0]["state"] == "unconfigured"
+
+
+@pytest.mark.parametrize(("record", "name"), [("index", "index.json"), ("ledger", "launches.json")])
+def test_recover_of_index_or_ledger_makes_it_again(
+    run: Callable[..., Result], place: Path, record: str, name: str
+) -> None:
+    """The refusal names the command, which ends it; a whole one is left."""
+    lost_holder(place)
+    (place / "peer-resources" / name).write_bytes(b"garbled")
+    refused = run("resource", "list")
+    assert (refused.code, f"tieline resource recover {record}" in refused.err) == (5, True)
+    assert run("resource", "recover", record, "--json").json["record"] == record
+    assert run("resource", "list").code == 0
+    assert run("resource", "recover", record).code == 2
+
+
+def test_request_outside_every_agent_names_the_command_that_needs_none(run: Callable[..., Result]) -> None:
+    """A person without an agent is sent to `tieline run`."""
+    result = run("resource", "request", "machine/db")
+    assert (result.code, "tieline run --resource machine/db" in result.err) == (4, True)

@@ -127,6 +127,37 @@ async def test_controller_that_ended_is_replaced_and_one_that_lives_is_not(priva
         assert taken["resource"]["epoch"] == 2
 
 
+async def advice_of(work: Any) -> str:
+    """Return what a refused call advises."""
+    with pytest.raises(Refused) as caught:
+        await work
+    assert caught.value.code == "CAPABILITY_DENIED"
+    return caught.value.action
+
+
+@pytest.mark.asyncio
+async def test_refused_control_says_who_may_or_which_setting(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Controller, setting, takeover, open resource: each no names what would change it."""
+    async with governed(private_home) as (alice, bob):
+        await ask(bob, "request", resource=KEY, reason="x", requestId="r-1")
+        assert KEY in await advice_of(ask(bob, "grant", requestId="r-1"))
+        take = {"resource": KEY, "controller": "bob", "participants": [], "profile": "build"}
+        assert "--takeover" in await advice_of(ask(bob, "set_controller", **take))
+        in_tree = host_of(bob)._replace(is_in_tree=True, act=Act.AGENT)
+        wish = {"resource": KEY, "controller": "bob", "isTakeover": True}
+        assert "no agent has started" in await advice_of(call(bob, "resource.policy", in_tree, **wish))
+        await ask(bob, "request", resource="machine/open", reason="x", requestId="r-2")
+        assert "tieline run" in await advice_of(ask(alice, "grant", requestId="r-2"))
+        plain = await call(alice, "host.run_begin", run="plain")
+        assert "delegate" in await advice_of(ask(alice, "grant", requestId="r-1", run=plain["token"]))
+    monkeypatch.delenv("TIELINE_ALLOW_RESOURCE_CONTROL")
+    async with two(private_home) as (alice, _bob):
+        said = await advice_of(call(alice, "resource.policy", resource=KEY, isOpen=True))
+        assert "allow_resource_control = true" in said
+
+
 @pytest.mark.asyncio
 async def test_takeover_by_a_person_replaces_a_living_controller(private_home: Path) -> None:
     """The local user's confirmation is enough, and it is told in the history."""

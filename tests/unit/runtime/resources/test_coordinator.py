@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.unit.runtime.resources.kit import KEY, NONCE, OTHER, begin, claim, claimant, principal, start
-from tieline.engine.coordination import Claim, Complete, Started, identify_launch
+from tieline.engine.coordination import Claim, Complete, SetPolicy, Started, identify_launch
 from tieline.errors import RecoveryRequired, Refusal, Refused
 from tieline.model.resource import Launch, Probe, TicketState, key_digest
 from tieline.runtime.resources.coordinator import Coordinator, evidence_of
@@ -170,3 +170,28 @@ def test_evidence_of_a_launch_without_supervisor_is_its_command(sleeper: "subpro
     assert found is not None
     assert (found.supervisor, found.command, found.members) == (identity, identity, ())
     assert evidence_of(msgspec.structs.replace(launch, processes=())) is None
+
+
+@pytest.mark.clause("native-188", "I33")
+def test_damaged_record_asks_only_whom_its_policy_asked(coordinator: Coordinator) -> None:
+    """Other commands go on past a damaged record; one that its policy gates does not slip past it."""
+    alice = principal("alice", "resource.control")
+    command = SetPolicy(alice, KEY, alice.peer.id, (principal("bob").peer.id,), "strict")
+    coordinator.decide([KEY], command, peers={alice.peer.id: "alive"})
+    claim(coordinator, "carol", OTHER)
+    (Path(coordinator.store.path) / f"{key_digest(KEY)}.json").write_bytes(b"garbled")
+    gated = coordinator.gated_by(frozenset({principal("bob").peer.id}), frozenset({"build"}))
+    assert gated == (KEY,)
+    assert coordinator.gated_by(frozenset({principal("carol").peer.id}), frozenset({"build"})) == ()
+    assert [one.resource for one in coordinator.readable(coordinator.known_keys())] == [OTHER]
+    claim(coordinator, "dave", OTHER)
+
+
+def test_refusal_says_what_helps_at_a_resource(coordinator: Coordinator) -> None:
+    """The next action of a code that messages share speaks of the resource here."""
+    alice = principal("alice", "resource.control")
+    command = SetPolicy(alice, KEY, alice.peer.id, (principal("bob").peer.id,), "strict")
+    coordinator.decide([KEY], command, peers={alice.peer.id: "alive"})
+    with pytest.raises(Refused) as caught:
+        claim(coordinator, "carol", KEY)
+    assert (caught.value.code, KEY in caught.value.action) == ("SCOPE_DENIED", True)

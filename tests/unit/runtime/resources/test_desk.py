@@ -7,6 +7,9 @@ import pytest
 
 from tests.unit.runtime.resources.kit import KEY, OTHER, claim
 from tests.unit.runtime.roots import call, two
+from tieline.errors import RecoveryRequired
+from tieline.model.identity import Peer
+from tieline.model.resource import key_digest
 from tieline.runtime.resources.coordinator import Coordinator
 
 
@@ -64,3 +67,37 @@ async def test_closed_desk_looks_no_more(private_home: Path) -> None:
         alice.node.desk.look()
         alice.node.desk.beat()
         assert alice.node.desk._looking is None
+
+
+@pytest.mark.asyncio
+async def test_desk_goes_on_past_a_damaged_record(private_home: Path) -> None:
+    """Of two resources with a ticket of ours the whole one is still seen, granted and given back."""
+    async with two(private_home) as (alice, _bob):
+        desk = alice.node.desk
+        for key in (KEY, OTHER):
+            asked = {"operation": "request", "resource": key, "reason": "x", "requestId": f"r-{key}"}
+            await call(alice, "coordinate_resource", **asked)
+        await settled(alice)
+        path = Path(alice.node.places.coordination) / "peer-resources" / f"{key_digest(KEY)}.json"
+        path.write_bytes(b"garbled")
+        await desk.observe([KEY, OTHER])
+        assert set(desk._documents) == {OTHER}
+        released = await call(alice, "coordinate_resource", operation="release", requestId=f"r-{OTHER}")
+        assert released["ticket"]["state"] == "released"
+        await desk.ended(Peer(alice.node.instance))
+
+
+@pytest.mark.asyncio
+async def test_desk_looks_at_everything_again_after_a_damaged_index(private_home: Path) -> None:
+    """What changed while nothing could be read is not missed when the index is mended."""
+    async with two(private_home) as (alice, _bob):
+        desk = alice.node.desk
+        coordinator = Coordinator(alice.node.places.coordination)
+        claim(coordinator, "a", KEY)
+        index = Path(coordinator.store.path) / "index.json"
+        index.write_bytes(b"garbled")
+        with pytest.raises(RecoveryRequired):
+            await desk.run(desk._changed)
+        coordinator.store.rebuild_index()
+        assert [one.resource for one in await desk.run(desk._changed)] == [KEY]
+        coordinator.close()

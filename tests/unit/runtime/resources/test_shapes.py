@@ -4,8 +4,20 @@ from typing import Any
 
 import pytest
 
-from tieline.model.resource import Blocker, HolderView, QueueEntry, ResourceKey, Snapshot, TicketState
-from tieline.runtime.resources.shapes import headline, next_action, snapshot
+from tieline.model.process import ProcessIdentity
+from tieline.model.resource import (
+    Blocker,
+    Claimant,
+    HolderView,
+    Launch,
+    Mark,
+    QueueEntry,
+    ResourceKey,
+    Snapshot,
+    TicketState,
+)
+from tieline.runtime.resources.shapes import advice, damaged, headline, next_action, snapshot
+from tieline.store.resources import Damage
 
 KEY = ResourceKey("machine/x")
 WAITING = QueueEntry("r-1", "peer-1", "web", "a reason", 5)
@@ -57,3 +69,25 @@ def test_headline_says_who_holds_and_who_waits() -> None:
         "machine/x: running; held by :api (make) since 1970-01-01T00:00:01.000Z, fence 3; waiting: :web"
     )
     assert shape["holder"]["heldMs"] == 3_000
+
+
+@pytest.mark.parametrize("code", ["SCOPE_DENIED", "CAPABILITY_DENIED", "TARGET_ENDED", "RECOVERY_REQUIRED"])
+def test_advice_of_a_no_names_the_resource(code: str) -> None:
+    """What helps can be typed; a code that says it well enough by itself has none."""
+    assert "tieline resource" in advice(code, KEY)
+    assert KEY in advice(code, KEY)
+    assert advice("RESERVATION_EXPIRED", KEY) == ""
+
+
+def test_damaged_shape_hides_the_commands_from_who_is_not_enrolled() -> None:
+    """The fault is for everybody, who holds is for the enrolled."""
+    life = ProcessIdentity("b", 1, 2, 3, None, "linux")
+    claimant = Claimant("p", "i", "api", life)
+    launch = Launch("l", "n", "d", "make", "w", claimant, 1, "b", supervisor=life)
+    damage = Damage(KEY, "it is damaged", "id", Mark(fence=3), is_mark_known=True, launches=(launch,))
+    shape = damaged(damage, [launch], is_enrolled=True)
+    assert shape["living"][0]["launchId"] == "l"
+    hidden = damaged(damage, [launch], is_enrolled=False)
+    assert "living" not in hidden
+    assert hidden["fault"] == "it is damaged"
+    assert damaged(damage, [], is_enrolled=True)["nextAction"] == damage.action
