@@ -15,11 +15,14 @@ from tieline.errors import Refusal, Refused
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Delivery
 from tieline.model.receipt import State
+from tieline.model.traits import NATIVE
 from tieline.runtime.calls import Actor, Params, Reply
 from tieline.runtime.host import PAUSES
+from tieline.runtime.windows import is_window_name
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
+    from tieline.runtime.windows import Windows
 
 __all__ = ["TABLE"]
 
@@ -38,6 +41,7 @@ class HostState(Params, frozen=True):
     activity: str | None = None
     session: str | None = None
     resumed: bool = False
+    name: str | None = None
 
 
 class RunBegin(Params, frozen=True):
@@ -82,8 +86,23 @@ class OfRun(Params, frozen=True):
     run: str | None = None
 
 
-class Nothing(Params, frozen=True):
-    """No params."""
+class Shutdown(Params, frozen=True):
+    """`host.shutdown`; with `request`, the answer to a request of another window."""
+
+    request: str | None = None
+    accept: bool = True
+
+
+class ShutdownPeer(Params, frozen=True):
+    """`host.shutdown_peer`."""
+
+    to: str
+    text: str = ""
+    all_projects: bool = False
+
+
+class OfEnvironment(Params, frozen=True):
+    """`host.environment`."""
 
 
 async def state(node: "Node", _actor: Actor, asked: HostState, _call: str | None) -> Reply:
@@ -92,6 +111,8 @@ async def state(node: "Node", _actor: Actor, asked: HostState, _call: str | None
         raise Refused("INVALID_PARAMS", f"paused is one of {', '.join(sorted(PAUSES))}, or absent")
     if asked.context_percent is not None and not 0 <= asked.context_percent <= 100:
         raise Refused("INVALID_PARAMS", "contextPercent is a whole number from 0 to 100")
+    if asked.name is not None and not is_window_name(asked.name):
+        raise Refused("INVALID_PARAMS", 'name is 1 to 64 printable characters, none of [ ] < > & " \\ /')
     host = node.host
     host.state(is_busy=asked.busy, pause=asked.paused, has_pause=asked.paused is not None or asked.resumed)
     if asked.model is not None:
@@ -101,6 +122,8 @@ async def state(node: "Node", _actor: Actor, asked: HostState, _call: str | None
     if asked.context_percent is not None:
         host.context_percent = asked.context_percent
     await node.state_changed(asked.session)
+    if asked.name is not None and node.windows is not None:
+        node.windows.rename(asked.name)
     return Reply({})
 
 
@@ -121,12 +144,17 @@ async def run_begin(node: "Node", _actor: Actor, asked: RunBegin, _call: str | N
     node.host.begin(asked.run, token)
     if asked.scope is not None:
         node.host.scopes[asked.run] = asked.scope
-    return Reply({"run": asked.run, "peerId": peer.id, "alias": alias, "token": token})
+    shape: dict[str, Any] = {"run": asked.run, "peerId": peer.id, "alias": alias, "token": token}
+    if node.windows is not None:  # for the environment of this run's processes, and for nothing else
+        shape["environment"] = node.windows.begin(asked.run)
+    return Reply(shape)
 
 
 async def run_end(node: "Node", _actor: Actor, asked: RunEnd, _call: str | None) -> Reply:
     """End a child run."""
     node.host.end(asked.run)
+    if node.windows is not None:
+        node.windows.tokens.end(asked.run)
     await node.ask(EndRun(asked.run))
     await node.desk.ended(Peer(node.instance, asked.run))
     return Reply({})
@@ -235,10 +263,44 @@ async def user_prompt(node: "Node", _actor: Actor, asked: OfRun, _call: str | No
     return Reply({})
 
 
-async def shutdown(node: "Node", _actor: Actor, _asked: Nothing, _call: str | None) -> Reply:
-    """The host ends: admit nothing new, end what was admitted, leave."""
-    node.request_shutdown()
+async def shutdown(node: "Node", _actor: Actor, asked: Shutdown, _call: str | None) -> Reply:
+    """The host ends: admit nothing new, end what was admitted, leave.
+
+    With `request` it is the host's word on a request of another window, which is told so; denied, the host
+    goes on.
+    """
+    if asked.request is not None:
+        _windows(node).answer_shutdown(asked.request, is_accepted=asked.accept)
+    if asked.request is None or asked.accept:
+        node.request_shutdown()
     return Reply({})
+
+
+async def shutdown_peer(node: "Node", _actor: Actor, asked: ShutdownPeer, _call: str | None) -> Reply:
+    """Ask a window to end; its answer comes as an event that bears the id returned here."""
+    windows = _windows(node)
+    target = await node.book.resolve(asked.to, None, is_crossing=asked.all_projects)
+    if isinstance(target, Refusal):
+        raise Refused.of(target)
+    if target.wire == NATIVE.name:
+        raise Refused("CAPABILITY_DENIED", "only a window of pi or oh-my-pi takes this request")
+    return Reply({"request": windows.ask_to_end(target.peer.instance, asked.text)})
+
+
+async def environment(node: "Node", _actor: Actor, _asked: OfEnvironment, _call: str | None) -> Reply:
+    """Return the variables by which processes that the host itself starts reach this root's window."""
+    return Reply({"environment": {} if node.windows is None else node.windows.environment()})
+
+
+def _windows(node: "Node") -> "Windows":
+    """Return the root's place among windows.
+
+    Raises:
+        Refused: CAPABILITY_DENIED, it has none.
+    """
+    if node.windows is None:
+        raise Refused("CAPABILITY_DENIED", "this root is no window: the pi-peers wire is switched off")
+    return node.windows
 
 
 TABLE: dict[str, Any] = {
@@ -250,5 +312,7 @@ TABLE: dict[str, Any] = {
     "host.refused": (Token, refused),
     "host.answer": (HostAnswer, answer),
     "host.user_prompt": (OfRun, user_prompt),
-    "host.shutdown": (Nothing, shutdown),
+    "host.shutdown": (Shutdown, shutdown),
+    "host.shutdown_peer": (ShutdownPeer, shutdown_peer),
+    "host.environment": (OfEnvironment, environment),
 }

@@ -183,6 +183,8 @@ class Node:
             async with asyncio.timeout(CLOSE_SECONDS_MAX):
                 await done
                 await asyncio.sleep(0)
+        if self.windows is not None:
+            await self.windows.drain()
         for carrier in self.carriers:
             carrier.close()
         await asyncio.sleep(0)

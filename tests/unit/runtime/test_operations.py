@@ -12,10 +12,10 @@ from tieline.runtime.calls import Params
 from tieline.runtime.operations import TABLE
 
 GOLDEN = {
-    "host.answer", "host.boundary", "host.refused", "host.run_begin", "host.run_end", "host.shutdown",
-    "host.state", "host.taken", "host.user_prompt", "list_peers", "local.ask", "local.doctor", "local.inbox",
-    "local.last", "local.log", "local.mute", "local.reply", "local.send", "local.status", "local.who",
-    "peer_messages", "send_peer_message",
+    "host.answer", "host.boundary", "host.environment", "host.refused", "host.run_begin", "host.run_end",
+    "host.shutdown", "host.shutdown_peer", "host.state", "host.taken", "host.user_prompt", "list_peers",
+    "local.ask", "local.consent", "local.doctor", "local.inbox", "local.last", "local.log", "local.mute",
+    "local.reply", "local.send", "local.status", "local.who", "peer_messages", "send_peer_message",
 }  # fmt: skip
 """Reviewed by hand: a method that is added is authority that is added."""
 
@@ -115,6 +115,7 @@ async def test_every_operation_that_takes_a_run_refuses_a_token_that_proves_none
         "local.send": {"to": "bob", "content": "x"},
         "local.ask": {"to": "bob", "content": "x"},
         "local.inbox": {},
+        "local.consent": {"messageId": "m-1", "accept": True},
         "local.reply": {"content": "x", "messageId": "m-1"},
         "local.status": {"messageId": "m-1"},
         "local.last": {"to": "bob"},

@@ -31,7 +31,7 @@ from tieline.store.registry import Listed, Registry, Window
 from tieline.wire.peers.frames import plain_address
 from tieline.wire.peers.mapping import WIRE
 
-__all__ = ["PROTOCOL", "Surroundings", "address_instance", "identities"]
+__all__ = ["CAPABILITIES", "PROTOCOL", "Surroundings", "address_instance", "identities", "is_window_name"]
 
 PROTOCOL: Final = 1
 IDLE_FEATURE: Final = "notify_idle"
@@ -39,6 +39,11 @@ NAME_CHARACTERS_MAX: Final = 64
 ADDRESSES_MAX: Final = 4_096
 """Addresses without a record that are remembered, so that their mail can be answered."""
 CAPABILITIES: Final = (Capability.RECEIVE.value, Capability.SEND.value)
+
+
+def is_window_name(text: str) -> bool:
+    """Return whether a host may call its window so: what stands in refs, wrappers and paths is left out."""
+    return 0 < len(text) <= NAME_CHARACTERS_MAX and text.isprintable() and not set('[]<>&"\\/') & set(text)
 
 
 def address_instance(address: str) -> str:

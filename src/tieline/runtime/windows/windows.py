@@ -22,21 +22,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tieline import __version__
-from tieline.engine.contract import Send
+from tieline.engine.contract import Asked, Offer, Send, Standing
 from tieline.engine.directory import Root
 from tieline.errors import Refusal, Refused, TielineError
 from tieline.model.identity import Peer
-from tieline.model.message import Envelope
+from tieline.model.message import Delivery, Envelope
 from tieline.model.process import Life
 from tieline.runtime.windows.leaving import ANSWER_MS, Request, Requests
 from tieline.runtime.windows.postal import Postal
 from tieline.runtime.windows.project import project_of
-from tieline.runtime.windows.subscriptions import Subscriptions
-from tieline.runtime.windows.surroundings import Surroundings
+from tieline.runtime.windows.subscriptions import Awaited, Subscriptions
+from tieline.runtime.windows.surroundings import CAPABILITIES, Surroundings
 from tieline.runtime.windows.tokens import SOCKET_VARIABLE, TOKEN_VARIABLE, Tokens
 from tieline.shell import link
 from tieline.shell.endpoint import WindowEndpoint, bind_window, connect, verify_window
-from tieline.shell.peers import Post, Target
+from tieline.shell.peers import FIRST_LINK, Post, Target
 from tieline.shell.process_start import life_of, pid_domain, process_start_text
 from tieline.store.registry import Listed, Registry, Window
 from tieline.wire.peers.frames import (
@@ -48,6 +48,7 @@ from tieline.wire.peers.frames import (
     ShutdownResponse,
     plain_address,
 )
+from tieline.wire.peers.mapping import WIRE
 from tieline.wire.peers.protocol import Grade
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ FEATURES: Final = frozenset({"notify_idle"})
 RENAMED_MAX: Final = 256
 """Windows that are told of our new name; more on one machine read it in the record."""
 TEXT_CHARACTERS_MAX: Final = 1_000
+DRAIN_SECONDS: Final = 0.5
+NOTICE_TOPIC: Final = "idle"
+"""Of the mail that an idle notice becomes."""
 
 
 class Windows:
@@ -214,6 +218,13 @@ class Windows:
             self.registry.withdraw()
         self._hang_up()
 
+    async def drain(self) -> None:
+        """Let what was ordered last leave, such as the answer to who asked us to end; for a short time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self.post.is_writing:  # noqa: ASYNC110 - this ends within a turn or two of the loop
+                    await asyncio.sleep(0.01)
+
     def close(self) -> None:
         """Hang up everywhere."""
         self.post.close()
@@ -242,6 +253,24 @@ class Windows:
     def _tell_idle(self, address: str, nonce: str) -> None:
         self.post.tell(address, IdleNotice(self._new_id(), self.address, nonce))
 
+    def _deliver_notice(self, awaited: Awaited) -> None:
+        """Put a notice into the mailbox of who waited for it: it wakes and is read like mail."""
+        listed = self.surroundings.known().get(awaited.window.instance)
+        name = listed.window.name if listed is not None else "the window"
+        message_id, owner = self._new_id(), awaited.owner
+        envelope = Envelope(
+            message_id,
+            awaited.window,
+            owner,
+            f"{name} is idle now. (You asked to be told once.)",
+            topic=NOTICE_TOPIC,
+            sender_alias=name,
+            delivery=Delivery.QUEUE,
+        )
+        asked = Asked(FIRST_LINK, message_id)  # of no link: nobody waits for what became of it
+        standing = Standing(frozenset(CAPABILITIES), is_in_scope=True, alias=name)
+        self.node.driver.submit(Offer(asked, awaited.window.instance, standing, envelope, wire=WIRE))
+
     # ------------------------------------------------------------ frames that are no messages
 
     def taken(self, frame: Frame, grade: Grade) -> None:
@@ -256,7 +285,7 @@ class Windows:
             case IdleNotice():
                 awaited = self._subscriptions.told(frame.nonce, now_ms)
                 if awaited is not None:
-                    self._event("idle", awaited.owner.id, {"from": awaited.window.id})
+                    self._deliver_notice(awaited)
             case Shutdown():
                 self._asked_to_end(frame, grade, now_ms)
             case Rename():
@@ -319,7 +348,8 @@ class Windows:
         return message_id
 
     def _event(self, kind: str, owner: str, facts: dict[str, Any]) -> None:
-        self.node.tell_window_event({"kind": kind, "wire": "pi-peers", "to": owner, **facts})
+        cursor = str(self.node.engine.latest_cursor)
+        self.node.tell_window_event({"type": kind, "cursor": cursor, "wire": WIRE, "to": owner, **facts})
 
     def _new_id(self) -> str:
         return str(uuid.uuid4())

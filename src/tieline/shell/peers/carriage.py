@@ -80,6 +80,11 @@ class Carriage:
         return True
 
     @property
+    def is_writing(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._waiting) or any(one.due_ms is None for one in self._open.values())
+
+    @property
     def deadline_ms(self) -> int | None:
         """When a far end was waited for long enough."""
         return min((one.due_ms for one in self._open.values() if one.due_ms is not None), default=None)

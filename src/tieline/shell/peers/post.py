@@ -83,6 +83,11 @@ class Post:
             "window_receipts_ignored": self._reception.receipts_ignored_count,
         }
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether something that was ordered has not left yet."""
+        return self._carriage.is_writing
+
     def idle(self) -> None:
         """The host is idle: what it was sent while it was busy counts against nobody any more."""
         self._intake.idle()
