@@ -35,7 +35,8 @@ from tieline.store.resources import ResourceStore
 
 KEY = ResourceKey("machine/race")
 RACER_COUNT = 32
-ROUND_COUNT = 1_000 if os.environ.get("TIELINE_TEST_PROFILE") == "long" else 100
+IS_LONG = os.environ.get("TIELINE_TEST_PROFILE") == "long"
+ROUND_COUNT = int(os.environ.get("TIELINE_TEST_ROUNDS", "1000" if IS_LONG else "100"))
 LOCK_WAIT_MS = 30_000
 NOW = Moment(1_000_000, 1_000)
 """The race is not about time: no right lapses in it."""

@@ -25,7 +25,7 @@ from tieline.shell.tree import LaunchEvidence, LaunchProbe, probe_launch
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process trees are proven on Linux")
 
 IS_LONG = os.environ.get("TIELINE_TEST_PROFILE") == "long"
-TREES = 200 if IS_LONG else 60
+TREES = int(os.environ.get("TIELINE_TEST_TREES", "200" if IS_LONG else "60"))
 AT_ONCE = 6
 FREED_S_MAX = 2.0
 CLOCK_S = 0.02
@@ -39,6 +39,22 @@ DAEMON = (
     "os.closerange(0, 256)\n"
     "os.chdir('/')\n"
     "os.execv('/bin/sh', ['sh', '-c', sys.argv[1]])\n"
+)
+
+CLOSED_LEAF = (
+    "import ctypes, os, re, sys, time\n"
+    "ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"
+    "mark, life = re.search(r'mv .* (.*); exec sleep (.*)', sys.argv[1]).groups()\n"
+    "with open(mark + '.new', 'w') as file: file.write(str(os.getpid()))\n"
+    "os.rename(mark + '.new', mark)\n"
+    "time.sleep(float(life))\n"
+)
+CLOSED = (
+    "import os, sys\n"
+    "if os.fork(): os._exit(0)\n"
+    "os.setsid()\n"
+    "if os.fork(): os._exit(0)\n"
+    f"os.execve(sys.executable, ['python', '-S', '-c', {CLOSED_LEAF!r}, sys.argv[1]], {{}})\n"
 )
 
 # How the last process of the tree comes to be, with LEAF for a shell script that becomes it.
@@ -55,7 +71,12 @@ SHAPES = {
     # The last process has a child that ends before it, and never waits for it.
     "unreaped": "sh -c 'sleep 0.1 & exec sh -c \"$0\"' LEAF & exit 0",
     "own-group": "set -m; sh -c LEAF & exit 0",
+    # Without an environment, outside of the session, and closed to everybody.
+    "closed": f"exec {sys.executable} -S -c {shlex.quote(CLOSED)} LEAF",
 }
+# Another program of this user that shows nothing of itself, as one that holds keys does.
+STRANGER = "import ctypes, sys\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\nprint(flush=True)\nsys.stdin.read()\n"
+
 DEATHS = ("nobody", "front end", "agent", "supervisor", "supervisor and front end")
 
 
@@ -107,7 +128,10 @@ def script_of(shape: str, leaf: str) -> str:
 
 
 def grow(folder: Path, tree: Tree) -> Seen:
-    """Grow one tree, let die who has to, and return what was seen until it was freed."""
+    """Grow one tree, let die who has to, and return what was seen until it was freed.
+
+    Where the supervisor dies, somebody who is no part of the tree and shows nothing of itself runs all along.
+    """
     folder.mkdir()
     mark = folder / "leaf"
     leaf = f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep {tree.life_s}"
@@ -118,6 +142,14 @@ def grow(folder: Path, tree: Tree) -> Seen:
     descriptor = os.pidfd_open(number)
     launched.wait_for("started")
     evidence = launched.evidence()
+    stranger = None
+    if tree.death.startswith("supervisor"):
+        stranger = subprocess.Popen(
+            [sys.executable, "-S", "-c", STRANGER],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        assert stranger.stdout is not None
+        stranger.stdout.readline()
     kill_at = time.monotonic() + tree.death_after_s
     probes: list[tuple[float, LaunchProbe]] = []
     ended_by = freed_at = 0.0
@@ -137,6 +169,8 @@ def grow(folder: Path, tree: Tree) -> Seen:
         time.sleep(0.01)
     os.close(descriptor)
     launched.front.wait(20)
+    if stranger is not None:
+        stranger.communicate(timeout=20)
     return Seen(probes, began + tree.life_s, ended_by, freed_at)
 
 

@@ -8,6 +8,7 @@ Source: reference/native.md 2.14, 190, 191; reference/reliability.md I32, I40.
 
 import os
 import sys
+import time
 
 import msgspec
 
@@ -22,6 +23,9 @@ from tieline.shell.tree import CompletionProof, LaunchEvidence, LaunchSpec, Spaw
 
 __all__ = ["SupervisorLedger", "main"]
 
+START_PATIENCE_S = 120.0
+"""So long a crowd at the locks may hold up a start whose right is used already."""
+
 
 class SupervisorLedger:
     """One launch's entries; the coordination directory stands in the specification's `context`."""
@@ -34,7 +38,19 @@ class SupervisorLedger:
         }
 
     def record_started(self, evidence: LaunchEvidence) -> None:
-        """Record what was started; refuse it when the right has ended."""
+        """Record what was started; refuse it when the right has ended. A crowd at the locks is waited for."""
+        until = time.monotonic() + START_PATIENCE_S
+        while True:
+            try:
+                self._record(evidence)
+            except Refused as refused:
+                is_crowded = refused.code == "RESOURCE_BUSY" and refused.is_retryable
+                if not is_crowded or time.monotonic() >= until:
+                    raise
+            else:
+                return
+
+    def _record(self, evidence: LaunchEvidence) -> None:
         processes = _processes(evidence)
         started = Started(self._launch_id, self._nonce, self._fences, processes, evidence.ownership)
 
@@ -53,7 +69,7 @@ class SupervisorLedger:
 
     def record_members(self, evidence: LaunchEvidence) -> None:
         """Record the processes that left the session."""
-        self.record_started(evidence)
+        self._record(evidence)
 
     def spawn_failed(self, failure: SpawnFailure) -> None:
         """Record that the command never ran: its right is given back."""

@@ -37,6 +37,7 @@ from tieline.model.resource import (
     TicketState,
 )
 from tieline.runtime.resources.coordinator import Coordinator, evidence_of, now
+from tieline.runtime.resources import shapes
 from tieline.runtime.resources.watching import DirectoryWatch, Glance
 from tieline.shell.process import probe
 from tieline.shell.supervisor.front import LaunchEnd, Supervisor
@@ -259,14 +260,24 @@ class Run:
                 self._warn(documents, warn)
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise Refused(
-                        "RESOURCE_WAIT_TIMEOUT",
-                        f"{', '.join(needed)} was not granted in {self._order.timeout_ms / 1000:g} s;"
-                        " nothing was started",
-                    )
+                    raise self._too_late(documents)
                 if due_mono_ms is not None:
                     left = min(left, max(0.0, (due_mono_ms - now().mono_ms) / 1000) + 0.01)
                 self._sleep(watch, documents, left)
+
+    def _too_late(self, documents: list[Document]) -> Refused:
+        """Return why the grant did not come: nobody is left to give it, or it was not this one's turn."""
+        names = ", ".join(document.resource for document in documents)
+        text = f"{names} was not granted in {self._order.timeout_ms / 1000:g} s; nothing was started"
+        for document in documents:
+            if has_no_controller(document):
+                said = f"the controller of {document.resource} has ended; {text}"
+                seen = self._coordinator.decide(
+                    [document.resource], Status(self._principal, document.resource)
+                ).snapshot
+                refused = Refused("CONTROLLER_UNAVAILABLE", said)
+                return refused if seen is None else refused.advising(shapes.next_action(seen, {}))
+        return Refused("RESOURCE_WAIT_TIMEOUT", text)
 
     def _sleep(self, watch: DirectoryWatch, documents: list[Document], left: float) -> None:
         """Sleep until something changes, or it is time to look again."""
@@ -307,11 +318,11 @@ class Run:
                 continue
             holder = document.holder
             key = (document.resource, holder.request_id if holder else None, holder.state if holder else None,
-                   document.queue.index(ticket), len(document.blockers))  # fmt: skip
+                   document.queue.index(ticket), len(document.blockers), document.epoch,
+                   has_no_controller(document))  # fmt: skip
             if key != shown:
-                outcome = self._coordinator.decide(
-                    [document.resource], Status(self._principal, document.resource)
-                )
+                status = Status(self._principal, document.resource)
+                outcome = self._patiently(partial(self._coordinator.decide, [document.resource], status))
                 if outcome.snapshot is not None:
                     tell(outcome.snapshot)
             return key
@@ -343,7 +354,7 @@ class Run:
             return coordination.admit(ledger, launch, documents, required)
 
         begin = Begin(self._principal, self._launch_id, self._nonce, self._digest, fences, identity)
-        self._coordinator.decide(fences, begin, change=change)
+        self._patiently(partial(self._coordinator.decide, fences, begin, change=change))
 
     def _withdraw(self) -> None:
         """Give up what was not used; what began is the supervisor's."""
@@ -362,6 +373,12 @@ def _disbelief(launch: Launch, resource: ResourceKey) -> str:
         " waits like any other. If that launch waits for this command, neither goes on: end this one, and"
         " start it from a process of that launch, or without the resource"
     )
+
+
+def has_no_controller(document: Document) -> bool:
+    """Return whether the controller of a resource is proven to have ended, so that nobody grants it."""
+    owner = document.policy.controller_owner if document.policy is not None else None
+    return owner is not None and probe(owner) == "gone"
 
 
 def is_tended(document: Document) -> bool:

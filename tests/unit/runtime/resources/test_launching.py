@@ -1,9 +1,11 @@
 """The ledger as a supervisor tells it."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from tests.unit.runtime.resources.kit import KEY, NONCE, begin, claim, principal
 from tieline.errors import RecoveryRequired, Refused
 from tieline.model.resource import key_digest
+from tieline.runtime.resources import launching
 from tieline.runtime.resources.coordinator import Coordinator
 from tieline.runtime.resources.launching import SupervisorLedger
 from tieline.shell.process import identify, self_identity
@@ -135,3 +138,27 @@ def test_end_is_not_told_past_a_damaged_ledger(coordinator: Coordinator) -> None
     (Path(coordinator.store.path) / "launches.json").write_bytes(b"garbled")
     with pytest.raises(RecoveryRequired):
         ledger_of(coordinator).complete(DONE)
+
+
+@pytest.mark.clause("I32")
+def test_start_waits_for_a_crowd_at_the_locks(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock that others hold for long refuses no start; the patience has an end."""
+    ledger = ledger_of(coordinator)
+    decide, busy = ledger._coordinator.decide, Refused("RESOURCE_BUSY", "crowded", is_retryable=True)
+    refusals = iter([busy, busy])
+
+    def crowded(*asked: Any, **more: Any) -> Any:
+        refusal = next(refusals, None)
+        if refusal is not None:
+            raise refusal
+        return decide(*asked, **more)
+
+    monkeypatch.setattr(ledger._coordinator, "decide", crowded)
+    ledger.record_started(started(os.getpid()))
+    assert states(coordinator) == ("running", ["identified"])
+    refusals = iter([busy])
+    monkeypatch.setattr(launching, "START_PATIENCE_S", 0.0)
+    with pytest.raises(Refused, match="crowded"):
+        ledger.record_started(started(os.getpid()))
