@@ -30,7 +30,7 @@ request KEY      get in line; --reason says what for, `tieline run --ticket ID` 
 grant ID         give a waiting ticket the right, as the controller
 release ID       give back a right that was not used
 cancel ID        leave the line
-policy KEY       --controller me|ALIAS --participant ALIAS ..., --open, or --unenrol ALIAS ...
+policy KEY       --controller me|ALIAS --participant ALIAS ..., --open, --enrol or --unenrol ALIAS ...
 watch [KEY]      follow what happens, until interrupted
 recover KEY      show the evidence, and answer for a command whose end nothing proves (--launch ID), or
                  begin a damaged record anew (--record ID); what stood there is kept aside
@@ -55,15 +55,24 @@ def parser(sub: Alone) -> Parser:
     )
     made.add_argument("--controller", metavar="PEER", help="policy: who grants; me, an alias or a peer id")
     made.add_argument(
-        "--participant", metavar="PEER", action="append", default=[], help="policy: who may claim; repeat"
+        "--participant",
+        metavar="PEER",
+        action="append",
+        default=[],
+        help="policy: who may claim; repeat (default: who may now)",
     )
     made.add_argument(
-        "--profile", choices=("strict", "build"), help="policy: which commands need it (default strict)"
+        "--profile",
+        choices=("strict", "build"),
+        help="policy: which commands need it (default: as now, else strict)",
     )
     made.add_argument(
         "--auto-grant", action="store_true", help="policy: the controlling root grants in order by itself"
     )
     made.add_argument("--open", action="store_true", help="policy: first come, first served again")
+    made.add_argument(
+        "--enrol", metavar="PEER", action="append", default=[], help="policy: one more who may claim; repeat"
+    )
     made.add_argument(
         "--unenrol", metavar="PEER", action="append", default=[], help="policy: take a peer out; repeat"
     )
@@ -162,6 +171,8 @@ def _key(text: str) -> Any:
 def _headline(shape: dict[str, Any]) -> str:
     holder = shape.get("holder") or {}
     who = f"  :{line(holder['alias'], 64)} ({line(holder.get('executable', '?'), 64)})" if holder else ""
+    if shape.get("controllerLife") == "gone":
+        who += "  its controller has ended"
     waiting = len(shape.get("queue") or ())
     line_text = f"  {waiting} waiting" if waiting else ""
     if shape.get("fault"):
@@ -174,7 +185,11 @@ def _show(shape: dict[str, Any]) -> None:
     write(paint(f"{line(shape['resource'], 256)}  {line(shape['state'], 16)}", "bold"))
     if shape.get("configured") and shape.get("enrolled") and not shape.get("fault"):
         name = line(shape.get("controllerAlias") or shape.get("controller", "?"), 64)
-        write(f"  policy    epoch {shape.get('epoch')}, :{name} grants, profile {shape.get('profile')}")
+        life = {"gone": " (has ended)", "unknown": " (whether it lives is not known)"}
+        doubt = life.get(str(shape.get("controllerLife")), "")
+        write(
+            f"  policy    epoch {shape.get('epoch')}, :{name}{doubt} grants, profile {shape.get('profile')}"
+        )
     elif shape.get("enrolled") and not shape.get("fault"):
         write("  policy    none: first come, first served")
     if shape.get("fault"):
@@ -244,7 +259,7 @@ def _act(options: Namespace) -> int:
     except Refused as error:
         if error.code == "NO_ROOT" and options.action == "request":
             error.advising(
-                f"outside an agent, `tieline run --resource {asked['resource']} -- COMMAND` waits for its turn"
+                f"outside agents, `tieline run --resource {asked['resource']} -- COMMAND` waits for its turn"
             )
         raise
     with client:
@@ -268,16 +283,21 @@ def _tell(options: Namespace, answer: dict[str, Any], root: dict[str, Any]) -> i
 def _policy(options: Namespace) -> int:
     if not options.subject:
         raise UsageError("policy needs KEY; see `tieline resource --help`")
-    if sum((options.open, bool(options.unenrol), options.controller is not None)) != 1:
-        raise UsageError("policy takes one of --controller, --open and --unenrol")
+    if sum((options.open, bool(options.unenrol), bool(options.enrol), options.controller is not None)) != 1:
+        raise UsageError("policy takes one of --controller, --open, --enrol and --unenrol")
     asked: dict[str, Any] = {"resource": _key(options.subject), **run_of(options)}
     if options.open:
         asked["isOpen"] = True
     elif options.unenrol:
         asked["unenrol"] = options.unenrol
+    elif options.enrol:
+        asked["enrol"] = options.enrol
     else:
-        asked |= {"controller": options.controller, "participants": options.participant}
-        asked["profile"] = options.profile or "strict"
+        asked["controller"] = options.controller
+        if options.participant:
+            asked["participants"] = options.participant
+        if options.profile:
+            asked["profile"] = options.profile
         asked["isAutoGrant"] = options.auto_grant
     asked["isTakeover"] = options.takeover
     if options.epoch is not None:
