@@ -82,6 +82,23 @@ def test_departure_with_options_that_cannot_travel_is_denied() -> None:
     assert refusal.code == "CAPABILITY_DENIED"
 
 
+def test_departure_too_fast_is_told_the_wait_in_whole_seconds() -> None:
+    """Whoever waits so long is not told the same again."""
+    refusal = verdict(DEPARTURE, facts(wait_ms=1_001))
+    assert refusal is not None
+    assert (refusal.code, refusal.is_retryable) == ("RATE_LIMITED", True)
+    assert "wait 2 s" in refusal.text
+    assert verdict(ARRIVAL, facts(wait_ms=1_001)) is None
+
+
+def test_arrival_for_a_full_waiting_room_is_queue_full() -> None:
+    """So many messages wait for the person that one more could push a word out."""
+    refusal = verdict(ARRIVAL, facts(held_count=50, held_max=50))
+    assert refusal is not None
+    assert (refusal.code, refusal.is_retryable) == ("QUEUE_FULL", True)
+    assert verdict(ARRIVAL, facts(held_count=49, held_max=50)) is None
+
+
 @pytest.mark.clause("O19")
 def test_departure_out_of_scope_is_told_so_whatever_else_is_wrong() -> None:
     """Scope is asked before and independent of every option."""
@@ -163,3 +180,11 @@ def test_bucket_when_the_clock_stands_still_or_goes_back_gains_nothing() -> None
     """A clock that goes back gives no messages."""
     assert refilled(Bucket(500, 100), 100, 10, 20) == Bucket(500, 100)
     assert refilled(Bucket(500, 100), 40, 10, 20) == Bucket(500, 100)
+
+
+def test_bucket_of_a_slow_rate_gains_its_fraction_however_often_it_is_asked() -> None:
+    """Half a message a second comes to a whole one after two, asked a thousand times between."""
+    bucket = Bucket(0, 0)
+    for now_ms in range(1, 2_001):
+        bucket = refilled(bucket, now_ms, 0.5, 30)
+    assert bucket.level == 1_000

@@ -31,8 +31,8 @@ def test_consumed_is_reached_only_from_prepared() -> None:
 
 @pytest.mark.clause("I15", "native-102")
 def test_final_stage_is_never_left() -> None:
-    """Replied and expired mail stays so."""
-    assert not [pair for pair in MOVES if pair[0] in (Stage.REPLIED, Stage.EXPIRED)]
+    """Replied, expired and denied mail stays so."""
+    assert not [pair for pair in MOVES if pair[0] in (Stage.REPLIED, Stage.EXPIRED, Stage.DENIED)]
 
 
 def test_exposure_in_flight_does_not_expire() -> None:
@@ -51,3 +51,15 @@ def test_stage_says_a_state_that_the_wire_has() -> None:
     """Every stage is told as a state of the recipient's."""
     assert set(STATES) == set(Stage)
     assert STATES[Stage.ENDED] is State.ACCEPTED
+
+
+def test_held_mail_is_moved_only_by_word_time_or_end() -> None:
+    """No reader moves what the person has not let in, and only their yes makes it accepted."""
+    moved = {taken: after for (stage, taken), after in MOVES.items() if stage is Stage.HELD}
+    assert moved == {
+        Step.ACCEPT: Stage.ACCEPTED,
+        Step.DENY: Stage.DENIED,
+        Step.EXPIRE: Stage.EXPIRED,
+        Step.END: Stage.DENIED,
+    }
+    assert STATES[Stage.HELD] is State.PENDING

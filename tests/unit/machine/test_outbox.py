@@ -22,7 +22,7 @@ from tieline.machine.outbox import (
     step,
     undelivered,
 )
-from tieline.model.receipt import FINAL, Durability, Receipt, State
+from tieline.model.receipt import FINAL, HELD, Durability, Receipt, State
 
 P, U, A, C = State.PENDING, State.UNKNOWN, State.ACCEPTED, State.CONSUMED
 R, J, E = State.REPLIED, State.REJECTED, State.EXPIRED
@@ -180,3 +180,25 @@ def test_retry_delay_doubles_to_its_bound_with_jitter_of_the_id() -> None:
     assert delays == [retry_delay_ms("m", count) for count in range(1, 9)]
     assert len({retry_delay_ms(f"m{number}", 7) for number in range(50)}) > 25
     assert retry_delay_ms("m", 1_000_000) <= RETRY_LAST_MS
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_step_to_held_moves_only_our_own_words_and_once(state: State) -> None:
+    """That a person is asked is less than anything the recipient stated, and news only once."""
+    held = Receipt("m", "a", "b", State.PENDING, 0, outcome=HELD)
+    after = step(Known(state=state), held)
+    if state in (P, U):
+        assert after == Known(state=U, outcome=HELD)
+        assert step(after, held) is None
+        assert lost(after) is None
+    else:
+        assert after is None
+
+
+def test_step_of_receipt_without_durability_takes_the_wires() -> None:
+    """What the receipt states goes before what its wire lets one expect."""
+    told = Receipt("m", "a", "b", A, 0)
+    for stated, expected in ((None, Durability.VOLATILE), (Durability.SYNCED, Durability.SYNCED)):
+        after = step(Known(), msgspec.structs.replace(told, durability=stated), Durability.VOLATILE)
+        assert after is not None
+        assert after.durability is expected

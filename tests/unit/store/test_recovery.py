@@ -34,6 +34,14 @@ LEFT: list[Row] = [
 ]  # fmt: skip
 
 
+HELD_LEFT: list[Row] = [
+    replace(message(1), is_held=True),  # nobody said a word
+    replace(message(2), is_held=True), replace(move(3, 2, State.REJECTED), accepted_ms=None),  # denied
+    replace(message(4), is_held=True), replace(move(5, 4, State.EXPIRED), accepted_ms=None),
+    replace(message(6), is_held=True), replace(move(7, 6, State.ACCEPTED), accepted_ms=AT_MS),
+]  # fmt: skip
+
+
 def hashes(place: Path) -> dict[str, str]:
     """Return the SHA-256 of every file."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(place.iterdir())}
@@ -82,6 +90,13 @@ def test_recover_shows_unsettled_sends(home: Path, make: Maker) -> None:
     assert not any(send.is_expired for send in recovered.sends)
     late = recover(str(home), INSTANCE, now_ms=1 << 50)
     assert [send.cursor for send in late.sends if send.is_expired] == [20, 21]
+
+
+def test_recover_leaves_out_what_its_person_never_let_in(home: Path, make: Maker) -> None:
+    """Held, denied and held until too late is no mail of theirs; let in and unread is."""
+    make(HELD_LEFT)
+    recovered = recover(str(home), INSTANCE)
+    assert [one.envelope.message_id for one in recovered.unread] == [message(6).envelope.message_id]
 
 
 def test_recover_with_the_time_flags_what_ran_out(home: Path, make: Maker) -> None:

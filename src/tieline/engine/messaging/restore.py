@@ -58,8 +58,7 @@ def rebuild(custody: Custody, rows: Iterable[Row], first_cursor: int, now: Momen
     for prune in prunes:
         custody.apply(prune, now, now.mono_ms)
     custody.is_rebuilding = False
-    _resume(custody, told, now)
-    _hold_back(custody, unsent)
+    _resume(custody, told, unsent, now)
     custody.arrival_generation = generation + 1
     for owner, mailbox in custody.mailboxes.items():
         mailbox.arrivals = arrivals.get(owner, 0) + 1
@@ -99,7 +98,7 @@ def _hold_back(custody: Custody, unsent: set[int]) -> None:
             custody.unsure.append(cursor)
 
 
-def _resume(custody: Custody, told: dict[int, int], now: Moment) -> None:
+def _resume(custody: Custody, told: dict[int, int], unsent: set[int], now: Moment) -> None:
     """Set going again what was under way; every step of it may be repeated without harm."""
     # Attempts that began before may still end: their numbers stay known once, uncounted.
     custody.flights = {
@@ -122,6 +121,7 @@ def _resume(custody: Custody, told: dict[int, int], now: Moment) -> None:
         if record.owes_receipt:
             instance = record.envelope.sender.instance
             custody.courier(instance).queue[Errand.RECEIPT, cursor] = None
+    _hold_back(custody, unsent)
     for route in custody.routes.values():
         custody.timers.add(now.mono_ms, TimerKind.RETRY, cursor=route[0])
     for token, cursors in prepared.items():

@@ -35,11 +35,12 @@ from tieline.engine.contract import (
     UserPrompt,
 )
 from tieline.errors import Refusal
-from tieline.model.identity import Peer
+from tieline.model.identity import Peer, foreign_instance
 from tieline.model.message import Attachment, Delivery
-from tieline.model.receipt import Receipt, State
+from tieline.model.receipt import HELD, Durability, Receipt, State
 
 RUN = Peer("a", "run")
+WINDOW = Peer(foreign_instance("pi-peers", "s1"))
 
 
 def code(plan: Any) -> str | None:
@@ -764,3 +765,211 @@ def test_draft_defaults_reach_the_envelope() -> None:
     one = transmitted(bench.submit(**given))[0].envelope
     assert {name: getattr(one, name) for name in given} == given
     assert draft("m1", A, B, **given).attachments == one.attachments
+
+
+# ---------------------------------------------------------------- a wire where a repeat is a second message
+
+
+def state_told(bench: Bench, message_id: str, state: State, **fields: Any) -> Any:
+    """Tell what the window states of a message of ours; return the plan."""
+    given: dict[str, Any] = {"cursor": 0, "durability": None, **fields}
+    body = receipt(message_id, state, recipient=WINDOW, **given)
+    return bench.do(ReceiptTold(Asked(1, message_id), WINDOW.instance, body))
+
+
+@pytest.mark.parametrize("outcome", [Outcome.WRITTEN, Outcome.LOST])
+def test_message_that_may_have_left_is_unknown_and_lets_the_next_go(outcome: Outcome) -> None:
+    """A written frame proves nothing and blocks nothing."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", WINDOW))
+    assert not transmitted(bench.submit("m2", WINDOW))
+    plan = bench.settle(first.attempt, outcome)
+    assert bench.state("m1") is State.UNKNOWN
+    assert [one.envelope.message_id for one in transmitted(plan)] == ["m2"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.WRITTEN, Outcome.LOST])
+def test_message_that_may_have_left_is_never_transmitted_again(outcome: Outcome) -> None:
+    """Not by time, not by the same send again, not by a restore: and nobody is asked about it."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", WINDOW))
+    bench.settle(first.attempt, outcome)
+    plans = [bench.submit("m1", WINDOW), bench.tick(60_000), bench.tick(600_000), bench.tick(86_400_000)]
+    bench.engine = bench.restored(bench.rows[:2])
+    plans += [bench.tick(), bench.submit("m1", WINDOW), bench.tick(600_000)]
+    for plan in plans:
+        assert not plan.sends
+    assert bench.state("m1") is State.UNKNOWN
+
+
+def test_message_that_never_left_is_tried_again() -> None:
+    """While not one byte left it is no repeat to try, with our waits between."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", WINDOW))
+    assert not bench.settle(first.attempt, Outcome.UNREACHED).sends
+    (second,) = transmitted(bench.tick(RETRY_LAST_MS))
+    offline = Refusal("PEER_OFFLINE", "no key")
+    assert not bench.settle(second.attempt, offline).sends
+    (third,) = transmitted(bench.tick(RETRY_LAST_MS))
+    bench.settle(third.attempt, Outcome.WRITTEN)
+    assert bench.state("m1") is State.UNKNOWN
+    assert bench.engine.sent("m1", None)[0].last_refusal == offline
+
+
+def test_message_that_never_left_expires_as_not_delivered() -> None:
+    """What is known not to have left is said so, at its deadline."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", WINDOW))
+    bench.settle(first.attempt, Outcome.UNREACHED)
+    bench.tick(bench.limits.expiry_ms)
+    (sent,) = bench.engine.sent("m1", None)
+    assert (sent.receipt.state, sent.receipt.outcome) == (State.EXPIRED, "NOT_DELIVERED")
+
+
+@pytest.mark.parametrize("code_", ["UNSUPPORTED_PROTOCOL", "INVALID_PARAMS"])
+def test_message_refused_before_it_left_is_rejected(code_: str) -> None:
+    """A definite no is final, and the next one goes."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", WINDOW))
+    bench.submit("m2", WINDOW)
+    plan = bench.settle(first.attempt, Refusal(code_, "protocol_version 2"))
+    assert bench.state("m1") is State.REJECTED
+    assert [one.envelope.message_id for one in transmitted(plan)] == ["m2"]
+
+
+def test_unknown_message_past_its_deadline_is_closed_and_still_takes_receipts() -> None:
+    """It keeps no room for ever, stays unknown, and a late word is taken in until it is forgotten."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", WINDOW))
+    bench.settle(first.attempt, Outcome.WRITTEN)
+    assert bench.engine.worst_case_bytes > 0
+    plan = bench.tick(bench.limits.expiry_ms)
+    assert not plan.sends
+    assert bench.state("m1") is State.UNKNOWN
+    assert bench.engine.worst_case_bytes == 0
+    assert bench.engine.outbox(bench.root, unresolved_only=True) == ()
+    state_told(bench, "m1", State.ACCEPTED)
+    assert bench.state("m1") is State.ACCEPTED
+    for _ in range(3):
+        bench.tick(bench.limits.retention_ms + bench.limits.max_expiry_ms)
+    assert bench.engine.sent("m1", None) == ()
+    assert bench.engine.storage_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [
+        (State.ACCEPTED, None),
+        (State.REJECTED, "DENIED"),
+        (State.REJECTED, "QUEUE_FULL"),
+        (State.EXPIRED, "HELD_EXPIRED"),
+    ],
+)
+@pytest.mark.parametrize("is_held_first", [True, False])
+def test_receipt_over_another_link_moves_what_is_unknown(
+    state: State, outcome: str | None, is_held_first: bool
+) -> None:
+    """Held is unknown with a word more; what follows is the recipient's, with its wire's durability."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", WINDOW))
+    bench.settle(first.attempt, Outcome.WRITTEN)
+    if is_held_first:
+        state_told(bench, "m1", State.PENDING, outcome=HELD)
+        (sent,) = bench.engine.sent("m1", None)
+        assert (sent.receipt.state, sent.receipt.outcome) == (State.UNKNOWN, HELD)
+        assert not state_told(bench, "m1", State.PENDING, outcome=HELD).rows
+    state_told(bench, "m1", state, outcome=outcome, is_retryable=outcome == "QUEUE_FULL")
+    (sent,) = bench.engine.sent("m1", None)
+    assert (sent.receipt.state, sent.receipt.outcome) == (state, outcome)
+    if state is State.ACCEPTED:
+        assert sent.receipt.durability is Durability.VOLATILE
+    assert not transmitted(bench.submit("m1", WINDOW))
+
+
+def test_receipt_that_says_synced_is_believed_over_the_wires_trait() -> None:
+    """A Tieline root behind that wire states what it stores."""
+    bench = Bench()
+    bench.submit("m1", WINDOW)
+    state_told(bench, "m1", State.ACCEPTED, durability=Durability.SYNCED)
+    assert bench.engine.sent("m1", None)[0].receipt.durability is Durability.SYNCED
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_receipt_before_the_end_of_its_attempt_stands(outcome: Outcome) -> None:
+    """The window may answer before the write is told: whatever the attempt says, nothing is sent twice."""
+    for told, expected in ((State.PENDING, State.UNKNOWN), (State.ACCEPTED, State.ACCEPTED)):
+        bench = Bench()
+        (first,) = transmitted(bench.submit("m1", WINDOW))
+        bench.submit("m2", WINDOW)
+        plans = [state_told(bench, "m1", told, outcome=HELD if told is State.PENDING else None)]
+        plans.append(bench.settle(first.attempt, outcome))
+        plans += [bench.tick(60_000), bench.submit("m1", WINDOW)]
+        ids = [one.envelope.message_id for plan in plans for one in transmitted(plan)]
+        assert ids == ["m2"]
+        if outcome is not Outcome.REFUSED:
+            assert bench.state("m1") is expected
+
+
+def test_held_receipt_of_a_wire_that_holds_nothing_is_refused() -> None:
+    """On the native wire pending is ours to say."""
+    bench = Bench()
+    bench.submit("m1")
+    plan = bench.do(
+        ReceiptTold(Asked(1, 1), "b", receipt("m1", State.PENDING, outcome=HELD, durability=None))
+    )
+    body = Bench.answer(plan)
+    assert isinstance(body, Refusal)
+    assert body.code == "INVALID_PARAMS"
+    assert bench.state("m1") is State.PENDING
+
+
+def test_submit_faster_than_the_recipient_takes_stores_nothing_and_says_when() -> None:
+    """What would be dropped is refused with the wait and the hint to merge; later it goes."""
+    bench = Bench()
+    for number in range(30):
+        assert code(bench.submit(f"m{number}", WINDOW)) is None
+    plan = bench.submit("more", WINDOW)
+    assert isinstance(plan.answer, Refusal)
+    assert (plan.answer.code, plan.answer.is_retryable) == ("RATE_LIMITED", True)
+    assert "wait 2 s" in plan.answer.text
+    assert "merge" in plan.answer.text
+    assert not plan.rows
+    assert code(bench.submit("native", B)) is None
+    bench.pass_ms(2_000)
+    assert code(bench.submit("more", WINDOW)) is None
+
+
+def test_submit_of_same_text_within_the_window_stores_nothing_and_says_when() -> None:
+    """Words that the recipient would take for a repeat are refused; the same send again is answered."""
+    bench = Bench()
+    bench.submit("m1", WINDOW, content="same")
+    bench.pass_ms(10_000)
+    plan = bench.submit("m2", WINDOW, content="same")
+    assert isinstance(plan.answer, Refusal)
+    assert "wait 20 s" in plan.answer.text
+    assert not plan.rows
+    assert isinstance(bench.submit("m1", WINDOW, content="same").answer, Receipt)
+    assert code(bench.submit("m2", B, content="same")) is None
+
+
+def test_submit_with_options_says_which_the_recipients_wire_cannot_say() -> None:
+    """Each wire carries its own options, whatever is known of the recipient's program."""
+    bench = Bench()
+    fields: dict[str, Any] = {"delivery": Delivery.QUEUE, "notify_when_idle": True}
+    for is_tieline in (None, True, False):
+        carried = bench.submit(f"m{is_tieline}", WINDOW, is_recipient_tieline=is_tieline, **fields)
+        assert code(carried) is None
+        plan = bench.submit("m", WINDOW, is_recipient_tieline=is_tieline, thread="t", replaces=True, **fields)
+        assert isinstance(plan.answer, Refusal)
+        assert plan.answer.code == "CAPABILITY_DENIED"
+        assert plan.answer.text.endswith(": replaces, thread")
+    assert code(bench.submit("n", B, is_recipient_tieline=False, **fields)) == "CAPABILITY_DENIED"
+
+
+def test_submit_of_a_large_text_is_bound_by_the_recipients_wire() -> None:
+    """A window takes a mebibyte where a native peer takes the configured size."""
+    bench = Bench()
+    text = "x" * (bench.limits.message_bytes + 1)
+    assert code(bench.submit("m1", B, content=text)) == "MESSAGE_TOO_LARGE"
+    assert code(bench.submit("m1", WINDOW, content=text)) is None
+    assert code(bench.submit("m2", WINDOW, content="x" * ((1 << 20) + 1))) == "MESSAGE_TOO_LARGE"

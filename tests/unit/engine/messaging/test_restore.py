@@ -41,7 +41,7 @@ from tieline.engine.contract import (
     Untaken,
 )
 from tieline.errors import Refusal
-from tieline.model.identity import Peer
+from tieline.model.identity import Peer, foreign_instance
 from tieline.model.receipt import Receipt, State
 
 RUN = Peer("a", "run")
@@ -302,3 +302,46 @@ def test_arrival_numbers_never_stand_still_over_a_restore() -> None:
     bench.engine.restore(bench.rows, bench.now)
     assert bench.engine.arrival_generation > before[0]
     assert bench.engine.arrivals(A) > before[1]
+
+
+# ---------------------------------------------------------------- what may not leave twice
+
+WINDOW = Peer(foreign_instance("pi-peers", "s1"))
+
+
+def test_restore_of_a_pending_intent_that_may_not_leave_twice_takes_it_for_left() -> None:
+    """A stored intent alone does not say that nothing left: nobody sends it again, and it is unknown."""
+    bench = Bench()
+    bench.submit("m1", WINDOW)
+    bench.submit("m2", WINDOW)
+    bench.engine = bench.restored()
+    assert bench.engine.deadline_ms == bench.mono_ms
+    plan = bench.tick()
+    assert not plan.sends
+    assert bench.state("m1") is bench.state("m2") is State.UNKNOWN
+    assert not bench.tick(60_000).sends
+    assert [one.envelope.message_id for one in transmitted(bench.submit("m3", WINDOW))] == ["m3"]
+
+
+def test_restore_in_the_same_process_knows_what_never_left() -> None:
+    """The root that falls back to its journal goes on with what it knows was never written."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", WINDOW))
+    bench.submit("m2", WINDOW)
+    (native,) = transmitted(bench.submit("n1"))
+    bench.engine.restore(bench.rows, bench.now)
+    assert [one.envelope.message_id for one in transmitted(bench.tick())] == ["m2", "n1"]
+    assert bench.state("m1") is State.UNKNOWN
+    assert not transmitted(bench.settle(first.attempt, Outcome.UNREACHED))
+    assert native.attempt
+
+
+def test_restore_after_a_written_frame_whose_move_was_lost_sends_nothing() -> None:
+    """The end of the attempt was not stored; the message is off its route all the same."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", WINDOW))
+    stored = list(bench.rows)
+    bench.settle(first.attempt, Outcome.WRITTEN)
+    bench.engine.restore(stored, bench.now)
+    assert not bench.tick().sends
+    assert bench.state("m1") is State.UNKNOWN

@@ -2,12 +2,14 @@
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from tests.faults.rows import every_kind, message, move
 from tieline.engine.contract import MoveRow, MuteRow, PruneRow, RunRow
 from tieline.errors import RecoveryRequired, Refused
 from tieline.store.journal.database import create_schema
 from tieline.store.journal.rows import (
+    Bound,
     _checksum,
     bound,
     content_size,
@@ -37,6 +39,23 @@ def test_rows_of_every_kind_read_back_equal(connection: apsw.Connection) -> None
     rows = every_kind()
     store(connection, rows)
     assert read_rows(connection, "f") == (rows, len(rows))
+
+
+def test_rows_of_held_mail_read_back_held(connection: apsw.Connection) -> None:
+    """What waits for a person's consent is never read as accepted."""
+    rows = [replace(message(1), is_held=True), message(2)]
+    store(connection, rows)
+    assert read_rows(connection, "f").rows == rows
+
+
+def test_rows_of_a_box_that_only_a_newer_version_knows_are_refused(connection: apsw.Connection) -> None:
+    """As an older version refuses held mail: whole, and not understood."""
+    table, columns = bound(message(1), 1)
+    changed = (*columns[:2], "elsewhere", *columns[3:-1])
+    insert(connection, [Bound(table, (*changed, _checksum(table, changed)))])
+    with pytest.raises(Refused) as caught:
+        read_rows(connection, "f")
+    assert caught.value.code == "VERSION_SKEW"
 
 
 def test_rows_in_a_large_group_read_back_equal(connection: apsw.Connection) -> None:
