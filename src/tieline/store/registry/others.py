@@ -177,7 +177,6 @@ class Others:
             if pid == own_pid:
                 continue
             key = read_key_file(directory, match[0])
-            is_stated = bool(key.process_start and key.pid_domain)
-            if is_stated and self._life(pid, key.process_start, key.pid_domain) is Life.DEAD:
+            if self._life(pid, key.process_start, key.pid_domain) is Life.DEAD:
                 self._seam("registry.sweep_key")
                 directory.remove(match[0], inode=key.inode)

@@ -161,6 +161,18 @@ def test_window_replaced_between_judgement_and_removal_survives(
     assert json.loads((place / f"{OTHER}.json").read_text())["procStart"] == "900"
 
 
+@pytest.mark.clause("pi-peers-12")
+def test_live_window_without_key_that_is_written_anew_at_the_last_moment_survives(
+    place: Path, registry: Registry, seams: Seams
+) -> None:
+    """What is removed is what was judged, also while the same process still has no key."""
+    put_window(place, key=False)
+    registry.scan(0)
+    seams.at["registry.sweep"] = lambda: put_window(place, key=False, status="busy")
+    assert len(registry.scan(KEYLESS_GRACE_MS)) == 1
+    assert json.loads((place / f"{OTHER}.json").read_text())["status"] == "busy"
+
+
 @pytest.mark.clause("pi-peers-8", "pi-peers-12")
 def test_key_of_the_next_process_survives_the_sweep_of_the_earlier_record(
     place: Path, registry: Registry, lives: Lives, seams: Seams
