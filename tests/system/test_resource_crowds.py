@@ -1,6 +1,7 @@
 """Crowds at one resource with real commands: many that begin at once, real git, and copied environments."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.test_resources import Place, ended, noting, overlaps, says, until
+from tests.system.test_resources import TIELINE, Place, ended, noting, overlaps, says, until
 
 CONTENDER_COUNT = 20
 COMMIT_COUNT = 6
+FREED_S_MAX = 2.0
+STARTED_S_MAX = 2.0
+"""From the grant to the first instruction of the next command, on a machine that does other things too."""
+STRANGER = "import ctypes, sys\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\nprint(flush=True)\nsys.stdin.read()\n"
 
 
 @pytest.fixture
@@ -73,3 +78,39 @@ def test_copied_environment_of_a_holder_gives_nothing(place: Place) -> None:
     ended(second)
     ended(first)
     assert overlaps(log) == ([1, 2], 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.clause("I31", "I34", "K30", "native-192")
+def test_tree_of_a_killed_supervisor_is_freed_beside_programs_that_show_nothing(place: Place) -> None:
+    """Young programs of the same user that nobody may look into delay nobody; the tree holds to its end."""
+    log = place.work / "log"
+    first = place.hold("machine/build", *noting(log, 4.0))
+    until(lambda: place.status("machine/build")["state"] == "running", "the build runs")
+    closed = [
+        subprocess.Popen(
+            words,
+            cwd=place.work,
+            env=place.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        for words in ([sys.executable, "-S", "-c", STRANGER], [*TIELINE, "attach"])  # a root holds keys
+    ]
+    try:
+        for one in closed:
+            assert one.stdout is not None
+            one.stdout.readline()
+            with pytest.raises(PermissionError):
+                Path(f"/proc/{one.pid}/environ").read_bytes()
+        os.kill(place.status("machine/build")["holder"]["supervisor"], signal.SIGKILL)
+        ended(first, 125)
+        ended(place.hold("machine/build", *noting(log)))
+        assert [one.poll() for one in closed] == [None, None]
+    finally:
+        for one in closed:
+            one.communicate(timeout=20)
+    assert overlaps(log) == ([1, 2], 0)
+    times = [list(map(float, text.split())) for text in log.read_text().splitlines()]
+    assert times[1][1] - times[0][2] < FREED_S_MAX + STARTED_S_MAX
