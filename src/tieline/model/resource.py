@@ -161,12 +161,16 @@ class Claimant(_Record, frozen=True):
 
 
 class Policy(_Record, frozen=True):
-    """Who may claim and who grants; `participants` and `controller` are peer ids."""
+    """Who may claim and who grants; `participants` and `controller` are peer ids.
+
+    `controller_owner` is the process of the controller's root, by which its end can be proven.
+    """
 
     controller: str
     participants: tuple[str, ...]
     profile: Profile
     controller_alias: str = ""
+    controller_owner: ProcessIdentity | None = None
 
 
 class Reservation(_Record, frozen=True):
@@ -444,6 +448,9 @@ class Snapshot(_Record, frozen=True, omit_defaults=False):
         state: The holder's state, `running` while blockers remain, `available`, or `unconfigured`; for
             a viewer who is not enrolled only `free` or `busy`, and every other field stays empty.
         request_id: The viewer's own oldest live ticket.
+        controller_life: What is known of the controller; `gone` is proven.
+        may_claim: Whether the viewer may claim: not, when a policy left it out that still gates it.
+        viewer_alias: The viewer's own name.
     """
 
     resource: ResourceKey
@@ -459,3 +466,6 @@ class Snapshot(_Record, frozen=True, omit_defaults=False):
     holder: HolderView | None = None
     queue: tuple[QueueEntry, ...] = ()
     blockers: tuple[Blocker, ...] = ()
+    controller_life: Liveness | None = None
+    may_claim: bool = True
+    viewer_alias: str = ""

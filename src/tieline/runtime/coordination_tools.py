@@ -75,9 +75,10 @@ class SetResourcePolicy(Params, frozen=True):
     resource: str
     is_open: bool = False
     unenrol: tuple[str, ...] = ()
+    enrol: tuple[str, ...] = ()
     controller: str | None = None
-    participants: tuple[str, ...] = ()
-    profile: Literal["build", "strict"] = "strict"
+    participants: tuple[str, ...] | None = None
+    profile: Literal["build", "strict"] | None = None
     epoch: int | None = None
     is_takeover: bool = False
     is_auto_grant: bool = False

@@ -1,13 +1,15 @@
 """`tieline run`: hold what a command needs, run it, and let go when its whole tree is gone.
 
 Rule 1: the command's streams and exit code are passed through; what this prints goes to stderr.
-Rule 2: own exit codes are kept apart: 125 refused, 124 wait timed out, 126 and 127 as in sh.
+Rule 2: own exit codes are kept apart: 2 wrong usage, 125 refused, 124 wait timed out, 126 and 127 as in sh.
+Rule 3: who waits sees one line for each change; on a terminal that line is kept up to date in its place.
 
 Source: DESIGN.md 2, 4; reference/native.md 2.14, 3.5.
 """
 
 import os
 import sys
+import time
 from argparse import Namespace
 from typing import Any
 
@@ -16,9 +18,10 @@ from tieline.adapters.cli.door import OwnRoot, reach_or_none
 from tieline.adapters.cli.output import fail, line, note
 from tieline.errors import TielineError, UsageError
 
-__all__ = ["parser", "run"]
+__all__ = ["Teller", "described", "parser", "run"]
 
-REFUSED, TIMED_OUT = 125, 124
+REFUSED, TIMED_OUT, WRONG_USAGE = 125, 124, 2
+EXIT_CODES = {"RESOURCE_WAIT_TIMEOUT": TIMED_OUT, "USAGE": WRONG_USAGE, "INVALID_PARAMS": WRONG_USAGE}
 WAIT_MS = 300_000
 USAGE = "tieline run [--resource KEY ...] [--gate] [options] -- COMMAND [ARGUMENT ...]"
 DETAILS = """KEY is machine/NAME or repository/NAME (the id of this repository is filled in). Nobody has to
@@ -27,8 +30,8 @@ command's tree runs any more, also when this command, or the agent that called i
 --gate finds the resources by the rules of config.toml instead, and runs at once what needs none.
 The command gets TIELINE_FENCE, TIELINE_LAUNCH_ID and TIELINE_RESOURCE.
 
-exit codes: the command's own; 124 waited too long, nothing was started; 125 refused, nothing was started;
-126 cannot be executed; 127 not found."""
+exit codes: the command's own; 2 wrong usage or a wrong config.toml, nothing was started; 124 waited
+too long, nothing was started; 125 refused, nothing was started; 126 cannot be executed; 127 not found."""
 
 
 def parser(sub: Alone) -> Parser:
@@ -59,7 +62,7 @@ def run(options: Namespace) -> int:
         return _run(options)
     except TielineError as error:
         fail(error, "run", as_json=options.json)
-        return TIMED_OUT if error.code == "RESOURCE_WAIT_TIMEOUT" else REFUSED
+        return EXIT_CODES.get(error.code, REFUSED)
     except KeyboardInterrupt:
         note("tieline run: interrupted while waiting; nothing was started")
         return 130
@@ -92,7 +95,7 @@ def _launch(options: Namespace, who: dict[str, Any], coordination: str) -> int:
     coordinator = Coordinator(coordination)
     try:
         order = _order(options, who)
-        end = Run(coordinator, coordination, principal, claimant, order).run(_tell, _warn)
+        end = Run(coordinator, coordination, principal, claimant, order).run(Teller(), _warn)
     finally:
         coordinator.close()
     if end.outcome == "lost":
@@ -109,19 +112,19 @@ def _launch(options: Namespace, who: dict[str, Any], coordination: str) -> int:
 
 def _tell_damage(coordination: str, keys: tuple[Any, ...]) -> bool:
     """Say which records were lost or damaged while the command ran; return whether there was none."""
-    from tieline.store.resources import ResourceStore
+    from tieline.runtime.resources.coordinator import Coordinator
 
-    store = ResourceStore(coordination)  # what this process saw of the files before is not asked
+    fresh = Coordinator(coordination)  # what this process saw of the files before is not asked
     is_believed = True
     try:
         for key in keys:
-            store.read(key)
+            fresh.store.read(key)
     except TielineError as error:
         is_believed = False
         note(f"tieline run: the command has ended; {error.code}: {line(str(error), 400)}")
         note(f"  next: {line(error.action, 400)}")
     finally:
-        store.close()
+        fresh.close()
     return is_believed
 
 
@@ -157,21 +160,52 @@ def _warn(text: str) -> None:
     note(f"tieline run: {line(text, 600)}")
 
 
-def _tell(snapshot: Any) -> None:
-    """Say for whom this waits, at which place."""
+class Teller:
+    """Says for whom this waits, at which place and for how long already."""
+
+    def __init__(self) -> None:
+        self._is_last = False
+
+    def __call__(self, standing: Any) -> None:
+        """Tell a standing: a new one everywhere, a later word of the same on a terminal only."""
+        text = f"tieline run: {described(standing)}"
+        stream = sys.stderr
+        is_terminal = stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        if not is_terminal:
+            if standing.is_new:
+                note(text)
+            return
+        try:
+            columns = os.get_terminal_size(stream.fileno()).columns
+        except (OSError, ValueError):
+            columns = 80
+        # The line that was told last is written over: nothing else writes here while this waits.
+        note(("\x1b[1A\r\x1b[K" if self._is_last else "") + line(text, max(20, columns - 1)))
+        self._is_last = True
+
+
+def described(standing: Any) -> str:
+    """Return one line: what is waited for, who holds it since when, the place in line, and how long."""
+    snapshot = standing.snapshot
     holder = snapshot.holder
     parts = [f"waiting for {snapshot.resource}"]
     if holder is not None:
         what = line(holder.executable or "a command", 64)
-        parts.append(f"held by :{line(holder.alias, 64)} ({what}), {holder.state}")
+        for_s = max(0, time.time_ns() // 1_000_000 - holder.since_ms) // 1_000
+        parts.append(f"held by :{line(holder.alias, 64)} ({what}) for {for_s} s")
     elif snapshot.blockers:
         parts.append(f"{len(snapshot.blockers)} commands from before the policy still run")
-    elif snapshot.controller:
+    if snapshot.controller and snapshot.controller_life == "gone":
+        name = line(snapshot.controller_alias or snapshot.controller, 64)
         parts.append(
-            f"its controller :{line(snapshot.controller_alias or snapshot.controller, 64)} has to grant it"
+            f"CONTROLLER_UNAVAILABLE: its controller :{name} has ended, nobody grants it; an agent that may"
+            f" control: `tieline resource policy {snapshot.resource} --controller me --auto-grant`"
         )
-    if len(snapshot.queue) > 1:
-        parts.append(f"{len(snapshot.queue)} in line")
-    note("tieline run: " + "; ".join(parts))
-    if sys.stderr is not None:
-        sys.stderr.flush()
+    elif snapshot.controller and holder is None and not snapshot.blockers:
+        name = line(snapshot.controller_alias or snapshot.controller, 64)
+        doubt = " (whether it lives is not known)" if snapshot.controller_life == "unknown" else ""
+        parts.append(f"its controller :{name}{doubt} has to grant it")
+    if standing.place:
+        parts.append(f"place {standing.place} of {max(standing.place, len(snapshot.queue))}")
+    parts.append(f"waited {standing.waited_ms // 1_000} s")
+    return "; ".join(parts)

@@ -31,6 +31,7 @@ from tieline.engine.coordination.ledger import (
     identify_launch,
     sweep,
 )
+from tieline.engine.coordination.turn import is_enrolled
 from tieline.engine.coordination.viewing import EventPage, events_after, reference
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "handle",
     "handle_all",
     "identify_launch",
+    "is_enrolled",
     "is_gated",
     "reference",
     "sweep",

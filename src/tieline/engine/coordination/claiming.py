@@ -134,7 +134,10 @@ def _may_claim(
             "INVALID_PARAMS", f"a request id has 1 to {REQUEST_ID_CHARACTERS_MAX} plain characters"
         )
     if not is_enrolled(turn.document, claimant):
-        return Refusal("SCOPE_DENIED", "this peer is not enrolled for the resource")
+        return Refusal(
+            "SCOPE_DENIED",
+            f"the policy of {turn.key}, epoch {turn.document.epoch}, does not name this peer a participant",
+        )
     return None
 
 

@@ -197,14 +197,17 @@ class SetPolicy(msgspec.Struct, frozen=True):
     Attributes:
         epoch: The epoch that the caller saw, or None.
         is_takeover: The local user confirmed to replace a controller that is not proven gone.
+        participants: None keeps those of the present policy, so that a new controller keeps the queue.
+        controller_owner: The process of the controller's root.
     """
 
     caller: Principal
     resource: ResourceKey
     controller: str | None
-    participants: tuple[str, ...] = ()
-    profile: Profile = "strict"
+    participants: tuple[str, ...] | None = ()
+    profile: Profile | None = "strict"
     controller_alias: str = ""
+    controller_owner: ProcessIdentity | None = None
     epoch: int | None = None
     is_takeover: bool = False
 

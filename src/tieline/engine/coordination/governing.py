@@ -11,6 +11,8 @@ Source: reference/native.md 2.13 "Policy change", 2.14, 3.5 "who may replace a c
 reference/reliability.md I33, I38.
 """
 
+import msgspec
+
 from tieline.engine.coordination.commands import PARTICIPANTS_MAX, SetPolicy, Unenrol
 from tieline.engine.coordination.turn import Turn, controls, is_enrolled
 from tieline.errors import Refusal
@@ -42,8 +44,13 @@ def set_policy(turn: Turn, command: SetPolicy) -> Refusal | None:
     if command.controller is None:
         _install(turn, None)
         return None
-    participants = tuple(sorted(set(command.participants)))
-    policy = Policy(command.controller, participants, command.profile, command.controller_alias)
+    present = turn.document.policy
+    kept = present.participants if present is not None else ()
+    participants = tuple(sorted(set(kept if command.participants is None else command.participants)))
+    profile = command.profile or (present.profile if present is not None else "strict")
+    policy = Policy(
+        command.controller, participants, profile, command.controller_alias, command.controller_owner
+    )
     enrolment = tuple(sorted({*turn.document.enrolment, *participants, command.controller}))
     turn.change(enrolment=enrolment)
     _install(turn, policy)
@@ -62,7 +69,7 @@ def unenrol(turn: Turn, command: Unenrol) -> Refusal | None:
     participants = tuple(peer for peer in policy.participants if peer not in leaving)
     _install(
         turn,
-        Policy(policy.controller, participants, policy.profile, policy.controller_alias),
+        msgspec.structs.replace(policy, participants=participants),
         also_told=leaving,
     )
     return None
@@ -74,15 +81,16 @@ def _may_set(turn: Turn, command: SetPolicy) -> Refusal | None:
         return Refusal("STALE_POLICY", "the policy of the resource has changed")
     if not command.caller.may(Capability.CONTROL):
         return Refusal("CAPABILITY_DENIED", "this peer may not control resources")
-    if len(command.participants) > PARTICIPANTS_MAX:
+    participants = command.participants or ()
+    if len(participants) > PARTICIPANTS_MAX:
         return Refusal("INVALID_PARAMS", f"a policy has at most {PARTICIPANTS_MAX} participants")
-    if not all(map(is_peer_id, (*command.participants, command.controller or command.caller.peer.id))):
+    if not all(map(is_peer_id, (*participants, command.controller or command.caller.peer.id))):
         return Refusal("INVALID_PARAMS", "controller and participants are peer ids")
     present = document.policy
     if (
         present is not None
         and present.controller != command.caller.peer.id
-        and turn.facts.peers.get(present.controller) != "gone"
+        and turn.controller_life() != "gone"
         and not command.is_takeover
     ):
         return Refusal(

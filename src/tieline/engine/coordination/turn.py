@@ -23,6 +23,7 @@ from tieline.engine.coordination.commands import (
 from tieline.machine.ticket import Step, reserve, step
 from tieline.model.identity import Capability, Principal
 from tieline.model.moment import Moment
+from tieline.model.process import Liveness
 from tieline.model.resource import (
     FINISHED,
     Claimant,
@@ -158,6 +159,15 @@ class Turn:
         )
         self.change(events=(*self.document.events, event), event_sequence=sequence)
         self.events.append(event)
+
+    def controller_life(self) -> Liveness | None:
+        """Return what is known of the controller, None where there is none; `gone` is proven."""
+        policy = self.document.policy
+        if policy is None:
+            return None
+        seen = self.facts.process(policy.controller_owner)
+        told = self.facts.peers.get(policy.controller)
+        return "gone" if "gone" in (seen, told) else told or seen
 
     def everyone(self) -> set[str]:
         """Return the audience of a policy's events: who is enrolled, and who waits or holds."""

@@ -91,6 +91,9 @@ def snapshot(turn: Turn, caller: Principal) -> Snapshot:
         holder=_holder(turn, holder) if holder is not None else None,
         queue=tuple(_entry(turn, ticket) for ticket in document.queue),
         blockers=document.blockers,
+        controller_life=turn.controller_life(),
+        may_claim=_may_claim(document, caller),
+        viewer_alias=caller.alias,
     )
 
 
@@ -100,6 +103,13 @@ def _may_see(document: Document, caller: Principal) -> bool:
         return caller.may(Capability.REQUEST)
     shown = {document.policy.controller, *document.policy.participants, *document.enrolment}
     return not shown.isdisjoint({caller.peer.id, caller.peer.root.id})
+
+
+def _may_claim(document: Document, caller: Principal) -> bool:
+    """Return whether the policy names the viewer or its root; one that it left out is still shown all."""
+    policy = document.policy
+    named = {policy.controller, *policy.participants} if policy is not None else {caller.peer.id}
+    return not named.isdisjoint({caller.peer.id, caller.peer.root.id})
 
 
 def _state(document: Document, holder: Ticket | None) -> str:

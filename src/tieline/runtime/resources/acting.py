@@ -7,8 +7,11 @@ Rule 3: what only a person may say, a takeover, is refused to everybody else.
 Source: reference/native.md 136, 139, 2.13, 3.5; DESIGN.md 4.
 """
 
+import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tieline.engine.contract import Act
 from tieline.engine.coordination import Cancel, Grant, Release, Request, SetPolicy, Unenrol
@@ -16,12 +19,14 @@ from tieline.engine.coordination.commands import RESERVATION_MS
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Capability, Peer, Principal, is_peer_id
 from tieline.model.moment import to_iso
+from tieline.model.process import ProcessIdentity
 from tieline.model.resource import FINISHED, Claimant, Document, ResourceKey, Ticket
 from tieline.runtime.calls import Actor, Reply
 from tieline.runtime.coordination_tools import CoordinateResource, ListResources, SetResourcePolicy
 from tieline.runtime.resources import liveness, shapes, viewing
 from tieline.runtime.resources.claims import full_key
 from tieline.runtime.resources.coordinator import Coordinator
+from tieline.shell.endpoint import hosts
 from tieline.shell.process import self_identity
 
 if TYPE_CHECKING:
@@ -94,13 +99,25 @@ async def policy(node: "Node", actor: Actor, asked: SetResourcePolicy) -> Reply:
     if asked.is_takeover and (actor.act is not Act.PERSON or actor.is_in_tree):
         refused = Refused("CAPABILITY_DENIED", "a takeover is a person's word, given outside every agent")
         raise refused.advising(TAKEOVER_ADVICE)
-    if sum((asked.is_open, bool(asked.unenrol), asked.controller is not None)) != 1:
-        raise Refused("INVALID_PARAMS", "give one of controller, isOpen and unenrol")
+    chosen = (asked.is_open, bool(asked.unenrol), bool(asked.enrol), asked.controller is not None)
+    if sum(chosen) != 1:
+        raise Refused("INVALID_PARAMS", "give one of controller, isOpen, enrol and unenrol")
+    key = await _key(node, asked.resource)
+    if asked.enrol:
+        asked = await _enrolling(node, key, asked)
     if not asked.unenrol:
         return await _install(node, principal, asked)
-    key = await _key(node, asked.resource)
     leaving = tuple([await _peer_id(node, name) for name in asked.unenrol])
     return await _decided(node, principal, key, Unenrol(principal, key, leaving), {})
+
+
+async def _enrolling(node: "Node", key: ResourceKey, asked: SetResourcePolicy) -> SetResourcePolicy:
+    """Return the wish for the present policy with more participants."""
+    present = (await node.desk.run(lambda coordinator: coordinator.store.read(key))).policy
+    if present is None:
+        raise Refused("INVALID_PARAMS", f"{key} has no policy: everybody may claim it")
+    participants = (*present.participants, *asked.enrol)
+    return msgspec.structs.replace(asked, controller=present.controller, participants=participants, enrol=())
 
 
 def _require_control(node: "Node", peer: Peer, principal: Principal) -> None:
@@ -142,9 +159,12 @@ async def _install(node: "Node", principal: Principal, asked: SetResourcePolicy)
         caller=principal,
         resource=key,
         controller=controller,
-        participants=tuple([await _peer_id(node, name) for name in asked.participants]),
+        participants=None
+        if asked.participants is None
+        else tuple([await _peer_id(node, name) for name in asked.participants]),
         profile=asked.profile,
         controller_alias="" if controller is None else _alias_of(node, controller),
+        controller_owner=None if controller is None else await _owner_of(node, controller),
         epoch=asked.epoch,
         is_takeover=asked.is_takeover,
     )
@@ -198,7 +218,7 @@ def _next(shape: dict[str, Any], ticket: Ticket | None) -> str:
             f"start the command before {lapses}:"
             f" `tieline run --resource {shape['resource']} --ticket {ticket.request_id} -- COMMAND`"
         )
-    if ticket is not None and ticket.state == "queued":
+    if ticket is not None and ticket.state == "queued" and shape.get("controllerLife") != "gone":
         return "wait for the grant; peer_messages tells it as an event of this resource"
     return str(shape["nextAction"])
 
@@ -235,6 +255,24 @@ async def _peer_id(node: "Node", name: str) -> str:
     if isinstance(found, Refusal):
         raise Refused.of(found)
     return found.peer.id
+
+
+async def _owner_of(node: "Node", peer_id: str) -> ProcessIdentity | None:
+    """Return the process of a peer's root, None where no owner file names it."""
+    if node.engine.own_peer(peer_id) is not None:
+        return self_identity()
+    roots = node.book.roots()
+    instances = {Peer(root.instance, run.run).id: root.instance for root in roots for run in root.runs}
+    runtime = node.places.runtime
+    found = await asyncio.get_running_loop().run_in_executor(None, hosts, runtime)
+    return next(
+        (
+            one.owner
+            for one in found
+            if peer_id == Peer(one.instance).id or instances.get(peer_id) == one.instance
+        ),
+        None,
+    )
 
 
 def _alias_of(node: "Node", peer_id: str) -> str:

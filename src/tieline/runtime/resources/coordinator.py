@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from tieline.engine import coordination
-from tieline.engine.coordination import Command, Facts, Outcome
+from tieline.engine.coordination import Claim, Command, Facts, Outcome, Request
 from tieline.errors import RecoveryRequired, Refusal, Refused, TielineError
 from tieline.model.identity import Principal
 from tieline.model.moment import Moment
 from tieline.model.process import Liveness, ProcessIdentity
 from tieline.model.resource import Claimant, Document, Launch, Ledger, Probe, ResourceKey
-from tieline.runtime.resources.shapes import advice
+from tieline.runtime.resources.shapes import advice, enrolment_advice
 from tieline.shell.process import probe, self_identity
 from tieline.shell.supervisor.control_group import remove_left_group
 from tieline.shell.tree import LaunchEvidence, probe_launch
@@ -126,7 +126,7 @@ class Coordinator:
                 held.commit(documents, ledger)
             _remove_groups(by_id.values(), ledger)
             if outcome.refusal is not None:
-                raise _no(outcome.refusal, wanted)
+                raise _left_out(outcome.refusal, command, documents) or _no(outcome.refusal, wanted)
             return outcome
 
     def _look(self, keys: Iterable[ResourceKey], facts: Facts) -> Facts:
@@ -145,6 +145,8 @@ class Coordinator:
                     identities.update(one for one in (right.supervisor, *right.processes) if one is not None)
                     if ticket.launch_id is not None:
                         wanted.add(ticket.launch_id)
+            if document.policy is not None and document.policy.controller_owner is not None:
+                identities.add(document.policy.controller_owner)
             wanted.update(blocker.launch_id for blocker in document.blockers)
             identities.update(one.supervisor for one in document.blockers if one.supervisor is not None)
         launches = {launch.launch_id: launch for launch in ledger.launches}
@@ -230,6 +232,20 @@ class Coordinator:
 def _no(refusal: Refusal, keys: Iterable[ResourceKey]) -> TielineError:
     """Return the error of a no, with what helps at a resource."""
     return Refused.of(refusal).advising(advice(refusal.code, min(keys, default=ResourceKey("KEY"))))
+
+
+def _left_out(
+    refusal: Refusal, command: Command, documents: Mapping[ResourceKey, Document]
+) -> TielineError | None:
+    """Return the no to a claimant whom a policy leaves out, with the commands that help; None for another."""
+    if refusal.code != "SCOPE_DENIED" or not isinstance(command, Claim | Request):
+        return None
+    left_out = [one for one in documents.values() if not coordination.is_enrolled(one, command.claimant)]
+    if not left_out or left_out[0].policy is None:
+        return None
+    policy, key = left_out[0].policy, left_out[0].resource
+    said = enrolment_advice(key, policy.controller_alias, command.claimant.alias)
+    return Refused.of(refusal).advising(said)
 
 
 def _remove_groups(before: Iterable[Launch], ledger: Ledger) -> None:

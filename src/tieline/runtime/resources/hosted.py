@@ -200,10 +200,9 @@ async def before_spawn(node: "Node", actor: Actor, asked: BeforeSpawn) -> Reply:
 async def begin_launch(node: "Node", actor: Actor, asked: OfLaunch) -> Reply:
     """Enter the command in the ledger: once this has answered it may be started."""
     held = _held(node, actor, asked.launch_id)
-    if not held.fences:
-        if held.keys:
-            raise Refused("RESOURCE_BUSY", "ask resource.beforeSpawn first", is_retryable=True)
-        return Reply({"recorded": False})
+    if not held.fences and held.keys:
+        raise Refused("RESOURCE_BUSY", "ask resource.beforeSpawn first", is_retryable=True)
+    # A command that needs nothing is recorded as well: a later policy has to find it.
     principal = node.desk.principal(held.peer)
 
     def admit(coordinator: Coordinator) -> None:
@@ -267,7 +266,7 @@ async def publish_launch(node: "Node", actor: Actor, asked: OfLaunch) -> Reply:
     def change(ledger: Ledger, _documents: object) -> Ledger | Refusal:
         return coordination.identify_launch(ledger, held.launch_id, held.nonce, (process,), "group")
 
-    if held.fences:
+    if held.is_admitted:
         await node.desk.run(lambda coordinator: coordinator.decide(held.fences, started, change=change))
     return Reply({})
 
@@ -279,7 +278,7 @@ async def complete(node: "Node", actor: Actor, asked: OfLaunch) -> Reply:
         Refused: RESOURCE_BUSY while something runs, or what runs cannot be seen.
     """
     held = _held(node, actor, asked.launch_id)
-    if held.fences:
+    if held.is_admitted:
         gone = await _proof(held)
         command = Complete(held.launch_id, held.nonce, held.fences, gone)
         await node.desk.run(lambda coordinator: coordinator.decide(held.fences, command))
@@ -292,7 +291,7 @@ async def finish_launch(node: "Node", actor: Actor, asked: OfLaunch) -> Reply:
     held = _held(node, actor, asked.launch_id)
     if not held.is_complete:
         raise Refused("RESOURCE_BUSY", "its end is not proven yet: resource.complete comes first")
-    if held.fences:
+    if held.is_admitted:
         gone = await _proof(held)
         command = Complete(held.launch_id, held.nonce, held.fences, gone)
 
@@ -309,7 +308,7 @@ async def failed(node: "Node", actor: Actor, asked: OfLaunch) -> Reply:
     held = _held(node, actor, asked.launch_id)
     if held.process is not None:
         raise Refused("RESOURCE_BUSY", "its start was recorded: it ends by resource.complete")
-    if held.fences:
+    if held.fences or held.is_admitted:
         command = SpawnFailed(held.launch_id, held.nonce, held.fences)
 
         def change(ledger: Ledger, _documents: object) -> Ledger | Refusal:

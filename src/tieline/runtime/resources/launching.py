@@ -111,8 +111,6 @@ class SupervisorLedger:
         self._decide(complete, change)
 
     def _decide(self, command: Started | SpawnFailed | Complete, change: Change) -> None:
-        if not self._fences:
-            return  # a command that needs nothing has no record
         if not isinstance(command, Started) and not os.path.isdir(self._coordinator.store.path):
             return  # the whole place was removed: nobody is left to be told, and nothing is made anew
         try:

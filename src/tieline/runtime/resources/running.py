@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -36,18 +36,20 @@ from tieline.model.resource import (
     Ticket,
     TicketState,
 )
-from tieline.runtime.resources.coordinator import Coordinator, evidence_of, now
 from tieline.runtime.resources import shapes
+from tieline.runtime.resources.coordinator import Coordinator, evidence_of, now
 from tieline.runtime.resources.watching import DirectoryWatch, Glance
 from tieline.shell.process import probe
 from tieline.shell.supervisor.front import LaunchEnd, Supervisor
 from tieline.shell.tree import MARKS_VARIABLE, LaunchSpec, is_inside
 
-__all__ = ["Order", "Run", "command_digest", "is_tended", "lost"]
+__all__ = ["Order", "Run", "Standing", "command_digest", "has_no_controller", "is_tended", "lost"]
 
 _T = TypeVar("_T")
 PROGRAM = "tieline.runtime.resources.launching"
 LOOK_S = 1.0
+REPEAT_S = 30.0
+"""Between two words about the same standing."""
 PROOF_LOOK_S = 0.6
 """While the holder's supervisor is not seen alive: two looks fit around the quarantine into 2 s."""
 EXECUTABLE_CHARACTERS_MAX = 64
@@ -56,11 +58,25 @@ PUBLICATION_S = 2.0
 PUBLICATION_LOOK_S = 0.05
 
 
+class Standing(NamedTuple):
+    """Where one who waits stands.
+
+    `place` counts from 1 and is 0 where it is not known; `is_new` says that this is another standing than the
+    one told before, and not only a later word of the same.
+    """
+
+    snapshot: Snapshot
+    place: int
+    waited_ms: int
+    is_new: bool
+
+
 class Order(msgspec.Struct, frozen=True):
     """One command to run while it holds resources.
 
     Attributes:
-        keys: What it needs; none, and no policy that asks for more: it runs at once, outside every record.
+        keys: What it needs; none, and no policy that asks for more: it runs at once. Its record in the ledger
+            lets a later policy find it.
         command: Program and arguments.
         timeout_ms: How long to wait for the grant.
         classes: What the gate found of it.
@@ -114,16 +130,20 @@ class Run:
         self._tickets: dict[ResourceKey, str] = {}
         self._inherited: frozenset[ResourceKey] = frozenset()
         self._unproven: dict[str, Launch] = {}
+        self._since_s = self._told_s = 0.0
+        self._told: tuple[object, ...] = ()
+        self._without: list[bool] = []
 
     # ------------------------------------------------------------ the whole
 
     def run(
-        self, tell: Callable[[Snapshot], None], warn: Callable[[str], None] = lambda _text: None
+        self, tell: Callable[[Standing], None], warn: Callable[[str], None] = lambda _text: None
     ) -> LaunchEnd:
         """Wait for the grant, run the command, and return how it ended.
 
         Args:
-            tell: Called with what stands in the way, when that changes while this waits.
+            tell: Called with what stands in the way, when that changes while this waits, and otherwise once
+                in `REPEAT_S`.
             warn: Called with a sentence when a launch that the environment names is not believed to be
                 around this process, and holds what it waits for.
 
@@ -133,19 +153,17 @@ class Run:
             RecoveryRequired: a record cannot be believed; nothing was started.
         """
         with Supervisor.start(PROGRAM) as supervisor:
-            fences: dict[ResourceKey, int] = {}
             self._keys = tuple(sorted({*self._order.keys, *self._gated()}))
             if self._keys:
                 self._claim()
-                try:
-                    fences = self._wait(tell, warn)
-                    spec = self._spec(fences)
-                    if fences:
-                        self._begin(fences, supervisor, spec)
-                except BaseException:
-                    self._withdraw()
-                    raise
-            return supervisor.run(self._spec(fences))
+            try:
+                fences = self._wait(tell, warn) if self._keys else {}
+                spec = self._spec(fences)
+                self._begin(fences, supervisor, spec)
+            except BaseException:
+                self._withdraw()
+                raise
+            return supervisor.run(spec)
 
     def _gated(self) -> tuple[ResourceKey, ...]:
         """Return what present policies ask of this command, because its peer is enrolled."""
@@ -241,11 +259,11 @@ class Run:
                 self._tickets[key] = ticket.request_id
 
     def _wait(
-        self, tell: Callable[[Snapshot], None], warn: Callable[[str], None] = lambda _text: None
+        self, tell: Callable[[Standing], None], warn: Callable[[str], None] = lambda _text: None
     ) -> dict[ResourceKey, int]:
         """Return the fence of every right, once all are there."""
         deadline = time.monotonic() + self._order.timeout_ms / 1000
-        shown: tuple[object, ...] = ()
+        self._since_s = time.monotonic()
         needed = [key for key in self._keys if key not in self._inherited]
         with DirectoryWatch(self._coordinator.store.path) as watch:
             while True:
@@ -256,14 +274,16 @@ class Run:
                 fences = self._fences(documents)
                 if fences is not None:
                     return fences
-                shown = self._show(documents, shown, tell)
+                # Taken before it is told: an end in between is seen by the sleep, and told next.
+                self._without = [has_no_controller(document) for document in documents]
+                self._show(documents, tell)
                 self._warn(documents, warn)
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._too_late(documents)
                 if due_mono_ms is not None:
                     left = min(left, max(0.0, (due_mono_ms - now().mono_ms) / 1000) + 0.01)
-                self._sleep(watch, documents, left)
+                self._sleep(watch, documents, min(left, REPEAT_S))
 
     def _too_late(self, documents: list[Document]) -> Refused:
         """Return why the grant did not come: nobody is left to give it, or it was not this one's turn."""
@@ -291,6 +311,8 @@ class Run:
             is_told = watch.wait(min(pause, max(0.0, until - time.monotonic())))
             if is_told or pause == PROOF_LOOK_S or time.monotonic() >= until or glance.is_changed():
                 return
+            if self._without != [has_no_controller(document) for document in documents]:
+                return
             if not all(is_tended(document) for document in documents):
                 return
 
@@ -308,25 +330,26 @@ class Run:
             fences[document.resource] = ticket.reservation.fence
         return fences
 
-    def _show(
-        self, documents: list[Document], shown: tuple[object, ...], tell: Callable[[Snapshot], None]
-    ) -> tuple[object, ...]:
-        """Tell what stands in the way when it is not what was told last."""
+    def _show(self, documents: list[Document], tell: Callable[[Standing], None]) -> None:
+        """Tell what stands in the way when it is not what was told last, or that was long ago."""
         for document in documents:
             ticket = document.launched(self._launch_id)
             if ticket is None or ticket.state is not TicketState.QUEUED:
                 continue
             holder = document.holder
-            key = (document.resource, holder.request_id if holder else None, holder.state if holder else None,
-                   document.queue.index(ticket), len(document.blockers), document.epoch,
-                   has_no_controller(document))  # fmt: skip
-            if key != shown:
+            place = document.queue.index(ticket) + 1
+            # Not the holder's state: that it starts and runs changes nothing for who waits.
+            standing = (document.resource, holder.request_id if holder else None, place,
+                        bool(document.blockers), document.epoch, has_no_controller(document))  # fmt: skip
+            at_s = time.monotonic()
+            is_new = standing != self._told
+            if is_new or at_s - self._told_s >= REPEAT_S:
+                self._told, self._told_s = standing, at_s
                 status = Status(self._principal, document.resource)
-                outcome = self._patiently(partial(self._coordinator.decide, [document.resource], status))
-                if outcome.snapshot is not None:
-                    tell(outcome.snapshot)
-            return key
-        return shown
+                seen = self._coordinator.decide([document.resource], status).snapshot
+                if seen is not None:
+                    tell(Standing(seen, place, round((at_s - self._since_s) * 1_000), is_new))
+            return
 
     # ------------------------------------------------------------ starting
 

@@ -14,7 +14,7 @@ from tieline.model.moment import to_iso
 from tieline.model.resource import Launch, ResourceEvent, ResourceKey, Snapshot, Ticket, TicketState
 from tieline.store.resources import Damage
 
-__all__ = ["advice", "damaged", "event", "headline", "next_action", "snapshot", "ticket"]
+__all__ = ["advice", "damaged", "enrolment_advice", "event", "headline", "next_action", "snapshot", "ticket"]
 
 ADVICE = {
     "AMBIGUOUS_TARGET": "name one ticket: `tieline resource status {key}` shows them",
@@ -56,6 +56,7 @@ def snapshot(item: Snapshot, now_ms: int, life: dict[str, Any] | None = None) ->
         "fence": item.fence,
         "controller": item.controller,
         "controllerAlias": item.controller_alias or None,
+        "controllerLife": item.controller_life,
         "profile": item.profile,
         "requestId": item.request_id,
     }
@@ -136,6 +137,10 @@ def next_action(item: Snapshot, life: dict[str, Any]) -> str:
         if item.state == "busy":
             return "wait, or ask its controller to enrol you"
         return "ask its controller to enrol you: `tieline resource policy` is how it does"
+    if not item.may_claim:
+        return enrolment_advice(item.resource, item.controller_alias, item.viewer_alias)
+    if item.controller_life == "gone" and (item.queue or item.holder is None):
+        return replacement_advice(item)
     if item.blockers:
         first = item.blockers[0].launch_id
         return (
@@ -158,10 +163,31 @@ def next_action(item: Snapshot, life: dict[str, Any]) -> str:
     return f"wait in line: `tieline run --resource {item.resource} -- COMMAND` starts when it is free"
 
 
+def enrolment_advice(key: ResourceKey, controller_alias: str, alias: str) -> str:
+    """Return what helps a peer that a policy leaves out: two things that only its controller can do."""
+    name = f":{controller_alias}" if controller_alias else "its controller"
+    peer = f":{alias}" if alias else "PEER"
+    return (
+        f"ask {name} to let you claim it, `tieline resource policy {key} --enrol {peer}`, or to let your"
+        f" commands go on without it, `tieline resource policy {key} --unenrol {peer}`"
+    )
+
+
+def replacement_advice(item: Snapshot) -> str:
+    """Return what helps when the controller is proven to have ended; who waits keeps the place in line."""
+    name = f" :{item.controller_alias}" if item.controller_alias else ""
+    return (
+        f"its controller{name} has ended, and nobody grants it: an agent with allow_resource_control takes it"
+        f" over with `tieline resource policy {item.resource} --controller me --auto-grant`, and who waits"
+        f" keeps the place; `tieline resource policy {item.resource} --open` ends the policy instead"
+    )
+
+
 def _of_free(item: Snapshot) -> str:
     if item.queue and item.is_configured:
         name = f":{item.controller_alias}" if item.controller_alias else "its controller"
-        return f"{name} grants it: `tieline resource grant {item.queue[0].request_id}`"
+        doubt = "" if item.controller_life != "unknown" else "; whether it lives is not known"
+        return f"{name} grants it: `tieline resource grant {item.queue[0].request_id}`{doubt}"
     if item.queue:
         return "the oldest in line is about to get it"
     return f"it is free: `tieline run --resource {item.resource} -- COMMAND`"
@@ -172,6 +198,8 @@ def headline(shape: dict[str, Any]) -> str:
     state = shape["state"]
     holder = shape.get("holder")
     parts = [f"{shape['resource']}: {state}"]
+    if shape.get("controllerLife") == "gone":
+        parts.append("its controller has ended")
     if holder is not None:
         what = holder.get("executable") or "a command"
         parts.append(f"held by :{holder['alias']} ({what}) since {holder['since']}, fence {holder['fence']}")

@@ -1,6 +1,7 @@
 """`tieline run`: what it passes through, what it refuses, and with which code."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ import pytest
 
 from tests.unit.adapters.cli.fake import Result
 from tests.unit.runtime.resources.kit import KEY, begin, claim
-from tieline.model.resource import key_digest
+from tieline.adapters.cli.run import Teller, described
+from tieline.model.resource import HolderView, Snapshot, TicketState, key_digest
 from tieline.runtime.resources.coordinator import Coordinator
+from tieline.runtime.resources.running import Standing
 
 Command = Callable[..., Result]
 
@@ -59,11 +62,75 @@ def test_program_that_cannot_start_gives_the_resource_back(
         ["run", "--", "true"],
         ["run", "--resource", KEY],
         ["run", "--resource", KEY, "--timeout", "x", "--", "a"],
+        ["run", "--resource", "nothing", "--", "touch", "never"],
     ],
 )
 def test_wrong_words_start_nothing(run: Command, place: Path, words: list[str]) -> None:
-    """Wrong usage is no exit code of a command."""
-    assert run(*words).code in (2, 125)
+    """Wrong usage, before anything runs, is 2 as for every command."""
+    assert run(*words).code == 2
+    assert not Path("never").exists()
+
+
+def test_wrong_configuration_is_wrong_usage(run: Command, place: Path) -> None:
+    """A rule that cannot be read starts nothing."""
+    (place / "config.toml").write_text('[resource]\nrule_sets = ["nothing"]\n')
+    assert run("run", "--gate", "--", "touch", "never").code == 2
+    assert not Path("never").exists()
+
+
+@pytest.mark.clause("native-189")
+def test_command_that_needs_nothing_is_in_the_ledger_while_it_runs(run: Command, place: Path) -> None:
+    """A policy that comes later finds it; its record leaves with it."""
+    assert run("run", "--gate", "--", "cp", "-r", str(place / "peer-resources"), "seen").code == 0
+    shown = "".join(path.read_text() for path in Path("seen").glob("*.json"))
+    assert '"executable":"cp"' in shown
+    coordinator = Coordinator(str(place))
+    assert coordinator.store.read_ledger().launches == ()
+    coordinator.close()
+
+
+def standing(**fields: Any) -> Standing:
+    """Return where one stands who waits for `KEY` under a policy."""
+    seen = {"resource": KEY, "state": "available", "is_configured": True, "is_enrolled": True, **fields}
+    return Standing(Snapshot(**seen), 2, 61_000, is_new=True)
+
+
+def test_line_of_who_waits_names_place_holder_and_time() -> None:
+    """One line says all that who waits wants to know."""
+    view = HolderView("r", "p", "api", TicketState.RUNNING, 1, 0, "ref", executable="make")
+    text = described(standing(holder=view))
+    assert text.startswith(f"waiting for {KEY}; held by :api (make) for ")
+    assert text.endswith("; place 2 of 2; waited 61 s")
+
+
+def test_line_of_who_waits_tells_an_ended_controller_from_one_that_is_not_known() -> None:
+    """Proven death is told with the command that helps, and doubt as doubt."""
+    ended = described(standing(controller="c", controller_alias="lead", controller_life="gone"))
+    assert "CONTROLLER_UNAVAILABLE: its controller :lead has ended" in ended
+    assert f"`tieline resource policy {KEY} --controller me --auto-grant`" in ended
+    doubt = described(standing(controller="c", controller_alias="lead", controller_life="unknown"))
+    assert ":lead (whether it lives is not known) has to grant it" in doubt
+    alive = described(standing(controller="c", controller_alias="lead", controller_life="alive"))
+    assert "its controller :lead has to grant it" in alive
+
+
+def test_same_standing_is_told_again_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log gets one line for each change; a terminal's line is written over in its place."""
+    later = standing()._replace(is_new=False)
+    plain = Teller()
+    plain(standing())
+    plain(later)
+    assert capsys.readouterr().err.count("waiting for") == 1
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    shown = Teller()
+    shown(standing())
+    shown(later)
+    written = capsys.readouterr().err
+    assert written.count("waiting for") == 2
+    assert written.count("\x1b[1A\r\x1b[K") == 1
 
 
 @pytest.mark.clause("native-198", "native-214")
@@ -75,7 +142,7 @@ def test_timeout_starts_nothing_and_names_the_next_action(run: Command, place: P
     result = run("run", "--resource", KEY, "--timeout", "0.2", "--json", "--", "touch", "never")
     assert (result.code, error_of(result)["code"]) == (124, "RESOURCE_WAIT_TIMEOUT")
     assert "tieline resource status" in error_of(result)["action"]
-    assert "held by :other (make), starting" in result.err
+    assert "held by :other (make) for 0 s; place 1 of 1; waited 0 s" in result.err
     assert not Path("never").exists()
     assert coordinator.store.read(KEY).queue == ()
     coordinator.close()

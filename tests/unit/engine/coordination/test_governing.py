@@ -185,3 +185,25 @@ def test_child_of_the_controller_controls_nothing() -> None:
     document = do(governed(A), request(A, "q"))
     assert refusal(document, grant("q", who=child)) == "CAPABILITY_DENIED"
     assert do(governed(A), claim(child, "l")).queue
+
+
+@pytest.mark.clause("native-194")
+def test_controller_of_a_process_that_is_gone_may_be_replaced_and_keeps_the_participants() -> None:
+    """The proof is its process; who waits keeps ticket and place."""
+    owner = process(77)
+    document = do(Document(KEY), set_policy(A, controller_owner=owner))
+    document = do(document, request(A, "r1"))
+    wish = SetPolicy(D, KEY, D.peer.id, None, None)
+    assert refusal(document, wish) == "CAPABILITY_DENIED"
+    after = do(document, wish, known=facts(launches={}, processes={owner: "gone"}))
+    assert after.policy is not None
+    assert (after.policy.participants, after.policy.profile) == ((A.peer.id,), "strict")
+    assert state(after, "r1") == "queued"
+
+
+@pytest.mark.clause("native-189")
+def test_command_that_holds_nothing_becomes_a_blocker_of_a_later_policy() -> None:
+    """It was admitted when nothing was asked of it, and is not overlooked."""
+    known = facts(launches={"l9": launch("l9", A)})
+    after = do(Document(KEY), set_policy(A), known=known)
+    assert [one.launch_id for one in after.blockers] == ["l9"]

@@ -102,11 +102,14 @@ def test_supervisor_with_an_old_fence_or_nonce_is_refused(coordinator: Coordinat
     assert states(coordinator)[0] == "starting"
 
 
-def test_command_that_holds_nothing_has_no_record(coordinator: Coordinator) -> None:
-    """Nothing is stored for it."""
+@pytest.mark.clause("native-189")
+def test_command_that_holds_nothing_is_refused_without_its_record(coordinator: Coordinator) -> None:
+    """It is recorded like any other: one that was never admitted may not start."""
     before = coordinator.store.read_ledger()
     plain = SupervisorLedger(LaunchSpec("other", "m" * 32, ("true",), context=coordinator.store.path))
-    plain.record_started(started(1))
+    with pytest.raises(Refused) as caught:
+        plain.record_started(started(1))
+    assert caught.value.code == "INVALID_PARAMS"
     plain.complete(DONE)
     assert coordinator.store.read_ledger() == before
     assert principal("a")

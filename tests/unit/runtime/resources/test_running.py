@@ -11,11 +11,12 @@ from tests.unit.runtime.resources.kit import KEY, NONCE, begin, claim, claimant,
 from tieline.engine.coordination import Grant, SetPolicy
 from tieline.errors import Refused
 from tieline.model.identity import Peer
+from tieline.model.process import ProcessIdentity
 from tieline.model.resource import Document
 from tieline.runtime.resources import coordinator as coordinator_module
-from tieline.runtime.resources import running
+from tieline.runtime.resources import running, viewing
 from tieline.runtime.resources.coordinator import Coordinator
-from tieline.runtime.resources.running import Order, Run, command_digest, is_tended, lost
+from tieline.runtime.resources.running import Order, Run, Standing, command_digest, is_tended, lost
 from tieline.shell.process import identify, self_identity
 from tieline.shell.tree import MARKS_VARIABLE
 
@@ -165,3 +166,74 @@ def test_digest_binds_program_arguments_and_directory() -> None:
         command_digest(("a b",), "/x"), command_digest(("a", "b"), "/x"),
     }  # fmt: skip
     assert len(digests) == 4
+
+
+def govern_by(coordinator: Coordinator, owner: ProcessIdentity, *participants: str) -> None:
+    """Put the build under a policy of `lead`, whose root is this process."""
+    peers = tuple(Peer(name).id for name in participants)
+    lead = principal("lead", "resource.control")
+    policy = SetPolicy(lead, KEY, LEAD, peers, controller_alias="lead", controller_owner=owner)
+    coordinator.decide([KEY], policy, peers={LEAD: "alive"})
+
+
+@pytest.mark.clause("native-194")
+def test_controller_that_dies_is_told_at_once_and_the_queue_outlives_it(
+    coordinator: Coordinator, private_home: Path
+) -> None:
+    """Who waits learns it without waiting its time out; a replacement grants the same ticket."""
+    child = subprocess.Popen(["/bin/sleep", "60"])
+    owner = identify(child.pid)
+    assert owner is not None
+    govern_by(coordinator, owner, "a")
+    run = run_of(coordinator, "a", private_home, 4_000)
+    told: list[Standing] = []
+
+    def tell(standing: Standing) -> None:
+        told.append(standing)
+        if standing.snapshot.controller_life == "alive":
+            child.kill()
+            child.wait()
+        else:
+            next_lead = principal("next", "resource.control")
+            new = Peer("next").id
+            policy = SetPolicy(next_lead, KEY, new, None, None, controller_owner=self_identity())
+            coordinator.decide([KEY], policy, peers={new: "alive"})
+            (ticket,) = coordinator.store.read(KEY).queue
+            coordinator.decide([KEY], Grant(next_lead, ticket.request_id), peers={new: "alive"})
+
+    begun = coordinator_module.now().mono_ms
+    assert run._wait(tell) == {KEY: 1}
+    assert [one.snapshot.controller_life for one in told] == ["alive", "gone"]
+    assert coordinator_module.now().mono_ms - begun < 3_500
+
+
+def test_wait_for_an_ended_controller_ends_with_its_own_code(
+    coordinator: Coordinator, private_home: Path
+) -> None:
+    """Nobody came to replace it: the code and the next action say so."""
+    child = subprocess.Popen(["/bin/sleep", "60"])
+    owner = identify(child.pid)
+    assert owner is not None
+    govern_by(coordinator, owner, "a")
+    child.kill()
+    child.wait()
+    run = run_of(coordinator, "a", private_home, 100)
+    with pytest.raises(Refused) as caught:
+        run._wait(lambda _standing: None)
+    assert caught.value.code == "CONTROLLER_UNAVAILABLE"
+    assert f"tieline resource policy {KEY} --controller me" in caught.value.action
+
+
+def test_peer_that_a_policy_left_out_is_told_who_can_help(
+    coordinator: Coordinator, private_home: Path
+) -> None:
+    """Which policy refuses it, whose it is, and the two commands that help."""
+    govern_by(coordinator, self_identity(), "a")
+    govern_by(coordinator, self_identity(), "b")
+    with pytest.raises(Refused) as caught:
+        run_of(coordinator, "a", private_home)
+    assert (caught.value.code, "epoch 2" in str(caught.value)) == ("SCOPE_DENIED", True)
+    for words in (":lead", f"policy {KEY} --enrol :a", f"policy {KEY} --unenrol :a"):
+        assert words in caught.value.action
+    shape = viewing.status(coordinator, KEY, principal("a"))
+    assert "--enrol :a" in shape["nextAction"]
