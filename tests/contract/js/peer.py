@@ -122,7 +122,9 @@ class JsWindow:
 
     async def receipt(self, message_id: str, status: str) -> dict[str, Any]:
         """Return the receipt of a message that this window sent."""
-        return await self.event("status", lambda one: one["original"] == message_id and one["status"] == status)
+        return await self.event(
+            "status", lambda one: one["original"] == message_id and one["status"] == status
+        )
 
     async def leave(self) -> None:
         """End its input; it withdraws and ends."""
