@@ -244,7 +244,14 @@ def _left_out(
     if not left_out or left_out[0].policy is None:
         return None
     policy, key = left_out[0].policy, left_out[0].resource
-    said = enrolment_advice(key, policy.controller_alias, command.claimant.alias)
+    owner, claimant = policy.controller_owner, command.claimant
+    said = enrolment_advice(
+        key,
+        policy.controller_alias,
+        claimant.alias,
+        is_gated=not {claimant.peer_id, claimant.enrollment_peer_id}.isdisjoint(left_out[0].enrolment),
+        is_led=owner is None or probe(owner) != "gone",
+    )
     return Refused.of(refusal).advising(said)
 
 

@@ -138,7 +138,8 @@ def next_action(item: Snapshot, life: dict[str, Any]) -> str:
             return "wait, or ask its controller to enrol you"
         return "ask its controller to enrol you: `tieline resource policy` is how it does"
     if not item.may_claim:
-        return enrolment_advice(item.resource, item.controller_alias, item.viewer_alias)
+        is_led = item.controller_life != "gone"
+        return enrolment_advice(item.resource, item.controller_alias, item.viewer_alias, is_led=is_led)
     if item.controller_life == "gone" and (item.queue or item.holder is None):
         return replacement_advice(item)
     if item.blockers:
@@ -163,13 +164,31 @@ def next_action(item: Snapshot, life: dict[str, Any]) -> str:
     return f"wait in line: `tieline run --resource {item.resource} -- COMMAND` starts when it is free"
 
 
-def enrolment_advice(key: ResourceKey, controller_alias: str, alias: str) -> str:
-    """Return what helps a peer that a policy leaves out: two things that only its controller can do."""
+def enrolment_advice(
+    key: ResourceKey, controller_alias: str, alias: str, *, is_gated: bool = True, is_led: bool = True
+) -> str:
+    """Return what helps a peer that a policy leaves out: what only its controller can do.
+
+    Args:
+        key: The resource.
+        controller_alias: Of its controller, empty when it is not known.
+        alias: Of the peer, likewise.
+        is_gated: Whether the peer's commands still need the resource.
+        is_led: Whether the controller is not proven to have ended.
+    """
     name = f":{controller_alias}" if controller_alias else "its controller"
     peer = f":{alias}" if alias else "PEER"
+    if not is_led:
+        return (
+            f"{name} has ended: an agent with allow_resource_control takes it over with"
+            f" `tieline resource policy {key} --controller me`, and lets you claim it with"
+            f" `tieline resource policy {key} --enrol {peer}`"
+        )
+    said = f"ask {name} to let you claim it, `tieline resource policy {key} --enrol {peer}`"
+    if not is_gated:
+        return said
     return (
-        f"ask {name} to let you claim it, `tieline resource policy {key} --enrol {peer}`, or to let your"
-        f" commands go on without it, `tieline resource policy {key} --unenrol {peer}`"
+        f"{said}, or to let your commands go on without it, `tieline resource policy {key} --unenrol {peer}`"
     )
 
 

@@ -16,7 +16,14 @@ from tieline.model.resource import (
     Snapshot,
     TicketState,
 )
-from tieline.runtime.resources.shapes import advice, damaged, headline, next_action, snapshot
+from tieline.runtime.resources.shapes import (
+    advice,
+    damaged,
+    enrolment_advice,
+    headline,
+    next_action,
+    snapshot,
+)
 from tieline.store.resources import Damage
 
 KEY = ResourceKey("machine/x")
@@ -91,3 +98,33 @@ def test_damaged_shape_hides_the_commands_from_who_is_not_enrolled() -> None:
     assert "living" not in hidden
     assert hidden["fault"] == "it is damaged"
     assert damaged(damage, [], is_enrolled=True)["nextAction"] == damage.action
+
+
+@pytest.mark.parametrize(
+    ("life", "words", "others"),
+    [
+        ("alive", ("ask :lead", "--enrol :web", "--unenrol :web"), ("has ended",)),
+        ("unknown", ("ask :lead", "--enrol :web"), ("has ended",)),
+        ("gone", (":lead has ended", "--controller me", "--enrol :web"), ("ask :lead",)),
+    ],
+)
+def test_peer_that_is_left_out_is_sent_to_nobody_who_has_ended(
+    life: Any, words: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    """The commands are exact, and who is to give them is not proven gone."""
+    item = seen(may_claim=False, controller_alias="lead", controller_life=life, viewer_alias="web")
+    action = next_action(item, {})
+    assert all(word in action for word in words)
+    assert not any(word in action for word in others)
+    assert "--unenrol" not in enrolment_advice(KEY, "lead", "web", is_gated=False)
+
+
+def test_controller_that_has_ended_is_told_with_the_command_that_replaces_it() -> None:
+    """Proven death is told in every view; doubt is told as doubt."""
+    gone = seen(queue=(WAITING,), controller="c", controller_alias="lead", controller_life="gone")
+    shape = snapshot(gone, 5)
+    assert "`tieline resource policy machine/x --controller me --auto-grant`" in shape["nextAction"]
+    assert shape["controllerLife"] == "gone"
+    assert "its controller has ended" in headline(shape)
+    doubt = seen(queue=(WAITING,), controller="c", controller_alias="lead", controller_life="unknown")
+    assert "whether it lives is not known" in next_action(doubt, {})
