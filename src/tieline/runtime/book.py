@@ -108,6 +108,8 @@ class Book:
         if owner is not None and target != Peer(owner).id:
             await self._ask_runs_lately(owner)  # whether it still runs, its root says at acceptance
         root = None if owner is None else self._node.neighbours.root(owner)
+        if root is None and self._node.windows is not None:
+            self._node.windows.look()
         known = [self.own_root(), *self.roots()] if root is None else [root]
         found = directory.resolve(self._node.place, known, target, scope, is_crossing=is_crossing)
         if isinstance(found, Refusal) and found.code == "UNKNOWN_TARGET" and owner is None:

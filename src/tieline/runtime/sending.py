@@ -19,6 +19,7 @@ from tieline.errors import RecoveryRequired, Refusal, Refused
 from tieline.model.identity import Availability, Capability, Descriptor, Peer
 from tieline.model.message import Attachment, Delivery
 from tieline.model.receipt import FINAL, Receipt, State
+from tieline.model.traits import traits_of
 from tieline.wire.peers.frames import is_message_id
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ __all__ = ["Wish", "expires_ms", "latest", "reach_of", "settled", "submit"]
 
 UUID_WIRES = frozenset({"pi-peers"})
 """Where a message id is a UUID and nothing else."""
+UNANSWERED_SECONDS = 1.0
+"""A window that takes a message says so within milliseconds, or when it can."""
 UNSETTLED = frozenset({State.PENDING, State.UNKNOWN})
 
 
@@ -161,16 +164,27 @@ def latest(node: "Node", receipt: Receipt) -> Receipt:
 async def settled(node: "Node", first: Receipt, wait_ms: int, *, until_final: bool = False) -> Receipt:
     """Return the receipt once its recipient has spoken (or, with `until_final`, spoken its last word).
 
-    After `wait_ms` it returns what is known then: pending or unknown are true answers, too.
+    After `wait_ms` it returns what is known then: pending or unknown are true answers, too. Where a wire
+    promises no answer, what was written is waited for a short while only.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
+    is_written = False
     receipt = first
     while True:
         watch = node.movement(receipt.message_id)
         receipt = latest(node, receipt)
         if receipt.state in FINAL or (not until_final and receipt.state not in UNSETTLED):
             return receipt
+        if receipt.state is State.UNKNOWN and not until_final and not is_written:
+            is_written = not _has_answers(node, receipt)
+            deadline = min(deadline, loop.time() + UNANSWERED_SECONDS) if is_written else deadline
         left = deadline - loop.time()
         if left <= 0 or not await watch.wait(left):
             return receipt
+
+
+def _has_answers(node: "Node", receipt: Receipt) -> bool:
+    """Return whether the wire of a sent message answers what became of it."""
+    found = sent_record(node, receipt)
+    return found is None or traits_of(found.envelope.recipient.instance).has_status

@@ -242,3 +242,29 @@ async def test_refusal_of_an_error_keeps_code_and_whether_to_try_again() -> None
     refusal = link.refusal_of(Refused("RESOURCE_BUSY", "busy", is_retryable=True))
     assert (refusal.code, refusal.text, refusal.is_retryable) == ("RESOURCE_BUSY", "busy", True)
     assert not link.refusal_of(Refused("UNSAFE_ENDPOINT", "broad")).is_retryable
+
+
+@pytest.mark.clause("pi-peers-21", "pi-peers-23")
+async def test_dial_window_writes_whole_half_closes_and_learns_of_the_end(private_home: Path) -> None:
+    """The far end reads to the end and may still close; a link or nothing is not dialled."""
+    got, board = bytearray(), Board()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.extend(await reader.read())
+        writer.close()
+
+    path = str(private_home / "w.sock")
+    server = await asyncio.start_unix_server(serve, path)
+    line = await link.dial_window(board, path)
+    line.number = 5
+    line.write(b"one line\n")
+    line.finish()
+    await until(lambda: board.lost_numbers == [5])
+    assert bytes(got) == b"one line\n"
+    line.finish()  # after its end: nothing
+    os.symlink(path, private_home / "link.sock")
+    for place, code in (("link.sock", "UNSAFE_ENDPOINT"), ("none.sock", "PEER_OFFLINE")):
+        with pytest.raises(Refused) as caught:
+            await link.dial_window(board, str(private_home / place))
+        assert caught.value.code == code
+    server.close()

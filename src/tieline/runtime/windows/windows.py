@@ -105,6 +105,11 @@ class Windows:
         own = self.registry.own
         return own.ref if own is not None else ""
 
+    def look(self) -> None:
+        """Read the registry anew: an exact route does not trust a list that is half a second old."""
+        with contextlib.suppress(TielineError, OSError):
+            self.registry.scan(self.node.now().mono_ms, fresh=True)
+
     def roots(self, native: list[Root], pids: dict[str, int]) -> list[Root]:
         """Return native roots and windows as one list; without windows where the registry cannot be read."""
         try:
