@@ -170,6 +170,8 @@ def test_garbled_index_beside_a_mark_of_ours_is_damage_of_ours(
     with pytest.raises(RecoveryRequired) as caught:
         store.keys()
     assert "tieline resource recover index" in caught.value.action
+    with pytest.raises(RecoveryRequired), store.transaction([KEY]):
+        raise AssertionError("a garbled index was replaced unasked")
     assert (home / "peer-resources" / "index.json").read_bytes() == b"\0garbled"
 
 
