@@ -7,12 +7,14 @@ Source: DESIGN.md section 1; reference/native.md 1P, 2.8, 3.3; reference/pi-peer
 1.7; spec/pi-peers.md "Anti-abuse on receive".
 """
 
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
 
 from tieline.model.identity import wire_of
 from tieline.model.message import OPTIONS
+from tieline.model.receipt import Durability
 
 __all__ = ["INTERCOM", "NATIVE", "PI_PEERS", "TRAITS", "Traits", "traits_of"]
 
@@ -39,7 +41,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     retry: Literal["same_id", "never"]
     route_advances_on: Literal["receipt", "broker_answer", "frame_written"]
-    durability: Literal["synced", "unstated", "volatile"]
+    durability: Durability
     message_bytes_max: int | None = None
     unconsumed_max: int | None = None
     expiry_ms: int | None = None
@@ -59,7 +61,7 @@ NATIVE: Final = Traits(
     name="native",
     retry="same_id",
     route_advances_on="receipt",
-    durability="unstated",
+    durability=Durability.UNSTATED,
     extends=OPTIONS,
 )
 """Signed links between roots; every number is the root's configured limit."""
@@ -68,7 +70,7 @@ PI_PEERS: Final = Traits(
     name="pi-peers",
     retry="never",
     route_advances_on="frame_written",
-    durability="volatile",
+    durability=Durability.VOLATILE,
     message_bytes_max=1_048_576,
     unconsumed_max=50,
     is_kept_until_consumed=True,
@@ -87,7 +89,7 @@ INTERCOM: Final = Traits(
     name="intercom",
     retry="never",
     route_advances_on="broker_answer",
-    durability="unstated",
+    durability=Durability.UNSTATED,
     message_bytes_max=1_048_576,
     unconsumed_max=100,
     is_kept_until_consumed=True,
@@ -100,6 +102,7 @@ INTERCOM: Final = Traits(
 TRAITS: Final[dict[str, Traits]] = {one.name: one for one in (NATIVE, PI_PEERS, INTERCOM)}
 
 
+@lru_cache(maxsize=4_096)
 def traits_of(instance: str) -> Traits:
     """Return the traits of the wire that reaches an instance."""
     return TRAITS[wire_of(instance)]

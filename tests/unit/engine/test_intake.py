@@ -23,12 +23,14 @@ def test_intake_of_plain_message_follows_the_persons_policy(policy: str, kind: s
     assert Intake().judge(arrival(), 0, policy) == Judgement(kind)  # type: ignore[arg-type]
 
 
+@pytest.mark.clause("pi-peers-26")
 @pytest.mark.parametrize("policy", ["accept", "ask", "off"])
 def test_intake_of_child_asks_nobody(policy: str) -> None:
     """A child proved by its token is first-class: no consent and no policy stands before it."""
     assert Intake().judge(arrival(is_child=True), 0, policy).kind == "accept"  # type: ignore[arg-type]
 
 
+@pytest.mark.clause("pi-peers-41")
 def test_intake_of_sender_in_a_burst_takes_thirty_then_one_every_two_seconds() -> None:
     """A runaway sender is slowed to what the specification grants, to the millisecond."""
     intake = Intake()
@@ -42,6 +44,7 @@ def test_intake_of_sender_in_a_burst_takes_thirty_then_one_every_two_seconds() -
     assert intake.judge(arrival(), 2_001, "accept").kind == "drop"
 
 
+@pytest.mark.clause("pi-peers-41")
 def test_intake_of_many_addresses_takes_no_more_than_the_global_bucket() -> None:
     """Rotating the address buys nothing, and grows nothing."""
     intake = Intake()
@@ -69,6 +72,7 @@ def test_intake_over_hours_remembers_a_window_only() -> None:
     assert len(intake) <= 400
 
 
+@pytest.mark.clause("pi-peers-U14")
 def test_intake_of_repeated_id_gives_the_earlier_verdict() -> None:
     """A frame that came twice is one message, and its sender is told the same."""
     intake = Intake()
@@ -84,6 +88,7 @@ def test_intake_of_same_id_from_another_address_is_another_message() -> None:
     assert intake.judge(arrival(address="/b", message_id="m"), 0, "accept").kind == "accept"
 
 
+@pytest.mark.clause("pi-peers-42", "pi-peers-U14")
 def test_intake_of_same_text_within_window_is_a_duplicate() -> None:
     """Identical words from one sender within half a minute are dropped, later they are news."""
     intake = Intake()
@@ -100,6 +105,7 @@ def test_intake_of_text_that_was_not_taken_is_no_duplicate() -> None:
     assert intake.judge(arrival("same"), 1, "accept").kind == "accept"
 
 
+@pytest.mark.clause("pi-peers-29")
 @pytest.mark.parametrize(
     ("own", "length", "kind"),
     [
@@ -116,6 +122,7 @@ def test_intake_of_chain_is_bounded_by_own_hops_and_length(own: int, length: int
     assert Intake().judge(child, 0, "accept").kind == "accept"
 
 
+@pytest.mark.clause("pi-peers-42")
 def test_intake_of_full_queue_drops_until_idle() -> None:
     """At most fifty accepted messages wait for one idle moment, a child's among them."""
     intake = Intake()
@@ -127,6 +134,7 @@ def test_intake_of_full_queue_drops_until_idle() -> None:
     assert intake.judge(arrival(), 0, "accept").kind == "accept"
 
 
+@pytest.mark.clause("pi-peers-40")
 def test_intake_of_malformed_wrapper_costs_the_rate_and_is_dropped() -> None:
     """Forging costs what sending costs."""
     intake = Intake()
@@ -135,6 +143,7 @@ def test_intake_of_malformed_wrapper_costs_the_rate_and_is_dropped() -> None:
     assert intake.judge(arrival(), 0, "accept") == Judgement("drop", "rate-limited")
 
 
+@pytest.mark.clause("pi-peers-26", "pi-peers-41")
 def test_intake_of_child_has_a_rate_of_its_own() -> None:
     """A child neither waits for the strangers' bucket nor is unbounded: 120, then 12 a second."""
     intake = Intake()
@@ -145,6 +154,7 @@ def test_intake_of_child_has_a_rate_of_its_own() -> None:
     assert intake.judge(arrival(is_child=True), 84, "accept").kind == "accept"
 
 
+@pytest.mark.clause("pi-peers-U15")
 def test_intake_of_controls_is_not_starved_by_messages() -> None:
     """Receipts of what we sent come through while somebody floods us, under a bound of their own."""
     intake = Intake()

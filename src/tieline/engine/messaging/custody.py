@@ -258,10 +258,10 @@ class Custody:
         if row.box is Box.IN:
             self.received_keys[envelope.key] = row.cursor
             mailbox.received.append(row.cursor)
-            mailbox.move(record, None, record.stage)
             mailbox.by_id.setdefault(envelope.message_id, []).append(row.cursor)
             if envelope.reply_to is not None:
                 mailbox.by_reply.setdefault(envelope.reply_to, []).append(row.cursor)
+            mailbox.enter(record)
             if row.is_held:
                 record.held_until_ms = min(row.deadline_ms, mono_ms + HELD_MS)
             else:
@@ -317,8 +317,9 @@ class Custody:
         self.arrival_generation += 1
 
     def _arm(self, record: Record) -> None:
-        if record.due_ms < NEVER_MS:  # what has no end must not stay in the heap for ever
-            self.timers.add(record.due_ms, TimerKind.DEADLINE, cursor=record.cursor)
+        due_ms = record.due_ms
+        if due_ms < NEVER_MS:  # what has no end must not stay in the heap for ever
+            self.timers.add(due_ms, TimerKind.DEADLINE, cursor=record.cursor)
 
     def _event(self, record: Record, kind: str, cursor: int, at_ms: int, mono_ms: int) -> Event:
         receipt = record.receipt

@@ -222,7 +222,7 @@ def _admit(turn: Turn, command: Offer, wrong: str | None) -> None:
     if envelope.replaces and envelope.thread is not None:
         _supersede(turn, record)
     turn.tell_peer(command.asked, record.receipt)
-    if not command.is_held:
+    if envelope.reply_to is not None and not command.is_held:
         consent.reply_arrived(turn, record, traits)
 
 

@@ -30,7 +30,7 @@ from tieline.machine.admission import DEPARTURE, Facts, Target, verdict
 from tieline.machine.inbox import Step
 from tieline.model.identity import Capability, is_plain_id
 from tieline.model.message import Envelope, Key, digest
-from tieline.model.receipt import THEIRS, Durability, Receipt, State
+from tieline.model.receipt import THEIRS, Receipt, State
 from tieline.model.traits import Traits, traits_of
 
 __all__ = ["advance", "lapse", "malformed", "reconcile", "settle", "submit", "tell"]
@@ -461,7 +461,7 @@ def _gone(turn: Turn, route: tuple[str, str]) -> None:
 
 def tell(turn: Turn, record: Record, receipt: Receipt) -> None:
     """Take in what the recipient states of a sent message."""
-    known = outbox.step(record.known, receipt, Durability(record.traits.durability))
+    known = outbox.step(record.known, receipt, record.traits.durability)
     if known is None:
         turn.custody.count("receipts_ignored")
         return

@@ -174,15 +174,17 @@ class Record:
     @property
     def due_ms(self) -> int:
         """When its time is over, monotonic: that of the person's word, while it waits for it."""
-        is_held = self.box is Box.IN and self.known.state is State.PENDING
-        return self.held_until_ms if is_held else self.deadline_ms
+        if self.is_told_late and self.known.state is State.PENDING:
+            return self.held_until_ms
+        return self.deadline_ms
 
     @property
     def is_open(self) -> bool:
         """Whether a change is still to come for which room is kept."""
+        state = self.known.state
         if self.box is Box.IN:
-            return self.is_unread or self.known.state is State.PENDING
-        if self.known.state is State.ACCEPTED:
+            return state is State.PENDING or (state is State.ACCEPTED and self.known.outcome is None)
+        if state is State.ACCEPTED:
             return self.known.outcome is None and not self.is_overdue
         # Where nobody can be asked, no change need ever come.
         return self.is_unsettled and (self.traits.has_status or not self.is_overdue)
@@ -292,17 +294,32 @@ class Mailbox:
         """Unconsumed messages that count against the limit which holds for this wire."""
         if traits.unconsumed_max is not None:
             return self.limited.get(traits.name, 0)
-        return self.unconsumed_count - sum(self.limited.values())
+        return self.unconsumed_count - (sum(self.limited.values()) if self.limited else 0)
+
+    def enter(self, record: Record) -> None:
+        """A received message came; its cursor is above every other."""
+        if record.is_told_late:
+            self.held.append(record.cursor)
+            return
+        self.unread.append(record.cursor)
+        traits = record.traits
+        if traits.unconsumed_max is not None:
+            self.limited[traits.name] = self.limited.get(traits.name, 0) + 1
+
+    def _list(self, stage: Stage | None) -> list[int] | None:
+        if stage is Stage.ACCEPTED:
+            return self.unread
+        if stage is Stage.PREPARED:
+            return self.prepared
+        return self.held if stage is Stage.HELD else None
 
     def move(self, record: Record, before: Stage | None, after: Stage | None) -> None:
         """A received message changed its stage; None is that it was not here, or is no more."""
-        for stage, change in ((before, discard), (after, bisect.insort)):
-            if stage is Stage.ACCEPTED:
-                change(self.unread, record.cursor)
-            elif stage is Stage.PREPARED:
-                change(self.prepared, record.cursor)
-            elif stage is Stage.HELD:
-                change(self.held, record.cursor)
+        left, entered = self._list(before), self._list(after)
+        if left is not None:
+            discard(left, record.cursor)
+        if entered is not None:
+            bisect.insort(entered, record.cursor)
         traits = record.traits
         if traits.unconsumed_max is not None:
             change_by = (after in _UNCONSUMED) - (before in _UNCONSUMED)

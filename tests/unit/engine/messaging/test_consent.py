@@ -89,6 +89,7 @@ def test_consent_denied_rejects_and_shows_nobody_the_text() -> None:
     assert bench.engine.worst_case_bytes == 0
 
 
+@pytest.mark.clause("pi-peers-U16")
 def test_held_message_that_nobody_answers_for_expires_after_five_minutes() -> None:
     """Silence is no yes: after five minutes it is over, not before, and its sender is told."""
     bench = Bench()
@@ -125,6 +126,7 @@ def test_consent_for_nothing_that_waits_is_refused(is_accepted: bool) -> None:
         assert not plan.rows
 
 
+@pytest.mark.clause("pi-peers-U16")
 def test_held_messages_above_fifty_are_refused_and_none_is_evicted() -> None:
     """The fifty-first is turned away; the person loses no word on the first fifty."""
     bench = Bench()

@@ -36,8 +36,9 @@ from tieline.engine.contract import (
     Standing,
 )
 from tieline.errors import Refusal
-from tieline.model.identity import Peer
+from tieline.model.identity import Peer, foreign_instance
 from tieline.model.message import content_sha256
+from tieline.model.moment import NEVER_MS
 from tieline.model.receipt import Durability, Receipt, State
 
 RUN = Peer("a", "run")
@@ -638,3 +639,65 @@ def test_offer_that_replaces_ends_the_older_unread_mail_of_its_thread() -> None:
     bench.expose()
     plan = bench.offered("newer", B, thread="t1", replaces=True)
     assert sends_of(plan, PushReceipt) == []  # a reader has it
+
+
+# ---------------------------------------------------------------- the limits of the wire it came over
+
+WINDOW = Peer(foreign_instance("pi-peers", "s1"))
+
+
+def test_offer_over_a_wire_that_rates_itself_draws_no_native_token() -> None:
+    """Its own room has counted it; the native bucket is full afterwards."""
+    bench = Bench(limits=Limits(rate_burst=2, rate_per_second=1))
+    for number in range(10):
+        assert bench.offer(f"m{number}", WINDOW).state is State.ACCEPTED
+    codes = [getattr(bench.offer(f"n{number}"), "code", None) for number in range(3)]
+    assert codes == [None, None, "RATE_LIMITED"]
+
+
+def test_offer_is_bound_by_the_size_and_the_unread_count_of_its_own_wire() -> None:
+    """Fifty of windows and the configured number of native peers: neither takes the other's room."""
+    bench = Bench(limits=Limits(inbox_messages=2))
+    text = "x" * (bench.limits.message_bytes + 1)
+    assert bench.offer("m0", WINDOW, content=text).state is State.ACCEPTED
+    assert bench.offer("n0", content=text).code == "MESSAGE_TOO_LARGE"
+    for number in range(1, 50):
+        assert bench.offer(f"m{number}", WINDOW).state is State.ACCEPTED
+    assert bench.offer("m50", WINDOW).code == "QUEUE_FULL"
+    assert bench.offer("n0").state is State.ACCEPTED
+    assert bench.offer("n1").state is State.ACCEPTED
+    assert bench.offer("n2").code == "QUEUE_FULL"
+    bench.consume(count_max=2, bytes_max=1 << 20)
+    assert bench.offer("m50", WINDOW).state is State.ACCEPTED
+    assert bench.offer("m52", WINDOW).state is State.ACCEPTED
+    assert bench.offer("m53", WINDOW).code == "QUEUE_FULL"
+
+
+def test_offer_over_a_wire_without_expiry_waits_until_it_is_consumed() -> None:
+    """No time takes it away, and once it is consumed it is forgotten like any other."""
+    bench = Bench()
+    bench.offer("m1", WINDOW)
+    for _ in range(40):
+        bench.tick(86_400_000)
+    (held,) = bench.engine.held(bench.root, count_max=9)
+    assert held.expires_ms == NEVER_MS
+    bench.consume()
+    for _ in range(3):
+        bench.tick(bench.limits.retention_ms + 1)
+    assert bench.engine.storage_bytes == 0
+
+
+def test_offer_over_any_wire_is_bound_by_the_bytes_of_the_store() -> None:
+    """However much a wire allows, the root keeps what it has room for."""
+    bench = Bench(limits=Limits(storage_bytes=65_536))
+    assert bench.offer("m1", WINDOW, content="x" * 65_536).code == "QUEUE_FULL"
+
+
+def test_offer_of_a_child_over_its_parents_wire_has_that_wires_limits() -> None:
+    """A run that writes to its root as a window does is bound as a window is."""
+    bench = Bench()
+    bench.do(BeginRun("r", "r", frozenset({"message.send"})))
+    one = envelope("m1", Peer("a", "r"), bench.root, content="x" * (bench.limits.message_bytes + 1))
+    plan = bench.do(Offer(Asked(1, 1), "a", FREE, one, wire="pi-peers"))
+    assert Bench.answer(plan).state is State.ACCEPTED
+    assert bench.engine.held(bench.root, count_max=9)[0].expires_ms == NEVER_MS

@@ -777,6 +777,7 @@ def state_told(bench: Bench, message_id: str, state: State, **fields: Any) -> An
     return bench.do(ReceiptTold(Asked(1, message_id), WINDOW.instance, body))
 
 
+@pytest.mark.clause("pi-peers-49")
 @pytest.mark.parametrize("outcome", [Outcome.WRITTEN, Outcome.LOST])
 def test_message_that_may_have_left_is_unknown_and_lets_the_next_go(outcome: Outcome) -> None:
     """A written frame proves nothing and blocks nothing."""
@@ -856,6 +857,7 @@ def test_unknown_message_past_its_deadline_is_closed_and_still_takes_receipts() 
     assert bench.engine.storage_bytes == 0
 
 
+@pytest.mark.clause("pi-peers-35")
 @pytest.mark.parametrize(
     ("state", "outcome"),
     [
@@ -923,6 +925,7 @@ def test_held_receipt_of_a_wire_that_holds_nothing_is_refused() -> None:
     assert bench.state("m1") is State.PENDING
 
 
+@pytest.mark.clause("pi-peers-44")
 def test_submit_faster_than_the_recipient_takes_stores_nothing_and_says_when() -> None:
     """What would be dropped is refused with the wait and the hint to merge; later it goes."""
     bench = Bench()
@@ -939,6 +942,7 @@ def test_submit_faster_than_the_recipient_takes_stores_nothing_and_says_when() -
     assert code(bench.submit("more", WINDOW)) is None
 
 
+@pytest.mark.clause("pi-peers-44")
 def test_submit_of_same_text_within_the_window_stores_nothing_and_says_when() -> None:
     """Words that the recipient would take for a repeat are refused; the same send again is answered."""
     bench = Bench()
