@@ -66,7 +66,7 @@ class JsWindow:
             async with self._told:
                 self._told.notify_all()
 
-    async def call(self, word: str, **params: Any) -> Any:
+    async def call(self, word: str, *, seconds: float = ANSWERED_S, **params: Any) -> Any:
         """Return what the window answers.
 
         Raises:
@@ -78,7 +78,7 @@ class JsWindow:
         self._answers[self._number] = answer
         self.process.stdin.write(json.dumps({"id": self._number, "do": word, **params}).encode() + b"\n")
         await self.process.stdin.drain()
-        async with asyncio.timeout(ANSWERED_S):
+        async with asyncio.timeout(seconds):
             told = await answer
         if "error" in told:
             raise Failed(told["error"]["code"], told["error"]["text"])
