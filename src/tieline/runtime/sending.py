@@ -69,6 +69,9 @@ async def submit(node: "Node", sender: Peer, wish: Wish) -> tuple[Descriptor, Re
         raise Refused(
             "UNSUPPORTED_PROTOCOL", f"{target.alias} speaks another protocol version (protocol_version)"
         )
+    if target.availability is Availability.OFFLINE:
+        text = f"{target.alias} is listed, but its key or its socket is missing: nobody can write to it now"
+        raise Refused("PEER_OFFLINE", text, is_retryable=True)
     if (
         target.availability is Availability.PRESENCE_ONLY
         or Capability.RECEIVE.value not in target.capabilities

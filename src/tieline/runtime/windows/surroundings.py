@@ -126,21 +126,29 @@ class Surroundings:
     def target_at(self, address: str) -> Target | Refusal:
         """Return the window that listens at an address."""
         plain = plain_address(address)
-        if self._parent is not None and plain == self._parent[0]:
+        if self._parent is not None and self._is_parent(plain):
             return Target(self.instance_at(plain)[0], plain, self._parent[1], 0)
         for instance, listed in self.known().items():
             if listed.window.socket_path == plain:
                 return self._checked(instance, listed)
         return Refusal("PEER_OFFLINE", "no record names this address", is_retryable=True)
 
+    def _is_parent(self, address: str) -> bool:
+        return self._parent is not None and address == self._parent[0]
+
+    def _token(self, window: Window) -> str | None:
+        """Return what opens a window: what it gave us itself, else what its key file holds."""
+        if self._parent is not None and self._is_parent(window.socket_path):
+            return self._parent[1]
+        return self._registry.peer_token(window)
+
     def _checked(self, instance: str, listed: Listed) -> Target | Refusal:
         window = listed.window
         if window.protocol > PROTOCOL:
             text = f"protocol_version: this window speaks {window.protocol}, we speak {PROTOCOL}"
             return Refusal("UNSUPPORTED_PROTOCOL", text)
-        is_parent = self._parent is not None and window.socket_path == self._parent[0]
         try:
-            token = self._parent[1] if is_parent and self._parent else self._registry.peer_token(window)
+            token = self._token(window)
         except Refused as error:
             return Refusal(error.code, str(error), is_retryable=True)
         if token is None:
@@ -182,7 +190,7 @@ class Surroundings:
             alias=name[:NAME_CHARACTERS_MAX],
             project=os.path.basename(project),
             activity=window.status[:32],
-            availability=_availability(listed),
+            availability=_availability(listed, has_token=self._is_parent(window.socket_path)),
             capabilities=CAPABILITIES,
             place=Place(project, "", Scope.MACHINE),
             harness="pi",
@@ -206,10 +214,10 @@ def _twin(listed: Listed, native: Sequence[Root], pids: dict[str, int]) -> Root 
     return same[0] if len(same) == 1 else None
 
 
-def _availability(listed: Listed) -> Availability:
+def _availability(listed: Listed, *, has_token: bool) -> Availability:
     if listed.window.protocol > PROTOCOL:
         return Availability.UNSUPPORTED
-    if not listed.has_key or listed.fault is not None:
+    if not has_token and (not listed.has_key or listed.fault is not None):
         return Availability.OFFLINE
     if listed.life is not Life.ALIVE:
         try:

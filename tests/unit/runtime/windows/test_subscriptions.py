@@ -8,7 +8,7 @@ from tieline.runtime.windows.subscriptions import ALL_MAX, EACH_MAX, LIFE_MS, Aw
 OWN, WINDOW = Peer("self-1"), Peer("pi-peers:" + "0" * 32)
 
 
-@pytest.mark.clause("pi-peers-36")
+@pytest.mark.clause("pi-peers-36", "pi-peers-U17")
 def test_subscription_is_told_once_and_not_after_twelve_hours() -> None:
     """Each asker once; who asked too long ago is not told any more."""
     subscriptions = Subscriptions()

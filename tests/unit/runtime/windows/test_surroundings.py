@@ -138,7 +138,7 @@ def test_parent_is_written_to_with_its_child_token_also_without_a_record() -> No
     assert isinstance(around.target_at("uds:/s/1.sock"), Target)
 
 
-@pytest.mark.clause("pi-peers-46")
+@pytest.mark.clause("pi-peers-46", "pi-peers-48")
 def test_window_is_a_directory_entry_of_its_wire(private_home: Path) -> None:
     """Name or a derived one, ref, state, context, project; who cannot be reached is told apart."""
     here = listed(1, "s", name="", cwd="/p/api", project_root="/p", status="shell", context_percent=9)
