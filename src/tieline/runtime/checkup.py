@@ -75,6 +75,7 @@ def checkup(environment: Mapping[str, str]) -> Checkup:
     checks.append(_directory("home", where.home, HOME_PARTS))
     checks.append(_directory("coordination directory", where.coordination, COORDINATION_PARTS))
     checks.append(_presence(where, counters))
+    checks += _windows(where, environment, counters)
     checks += _roots(where, roots, counters)
     checks += _stores(where, counters)
     checks += _resources(where, counters)
@@ -245,6 +246,29 @@ def _presence(where: Places, counters: dict[str, int]) -> Check:
         action = f"remove them from {where.coordination}/active-agents, or end the program that writes them"
         return Check("presence", False, text, action)
     return Check("presence", True, text)
+
+
+def _windows(where: Places, environment: Mapping[str, str], counters: dict[str, int]) -> list[Check]:
+    """Look into the registry of windows where that wire is on; where it is off nobody asks."""
+    from tieline import config  # noqa: PLC0415 - only this command reads the whole of it
+    from tieline.runtime.windows_check import look_at_windows  # noqa: PLC0415 - most have no windows
+
+    try:
+        path = configuration_path(where.home)
+        settings = config.load(configuration_text(where.home), path, environment).wires.pi_peers
+        found = look_at_windows(settings) if settings.enabled else None
+    except Refused as error:
+        return [_refusal("windows", error)]
+    except UsageError:
+        return []  # the configuration says it already
+    if found is None:
+        return []
+    counters.update(found.counts)
+    if not found.faults:
+        return [Check("windows", True, found.text)]
+    text = f"{found.text} ({'; '.join(found.faults)})"
+    action = "end the program that writes them, or remove these files; they are left alone until then"
+    return [Check("windows", False, text, action)]
 
 
 def _roots(where: Places, roots: list[dict[str, Any]], counters: dict[str, int]) -> list[Check]:

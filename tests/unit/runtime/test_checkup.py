@@ -201,3 +201,20 @@ def test_checkup_names_each_damaged_resource_with_what_ends_it(home: Path) -> No
     (folder / "index.json").write_bytes(b"garbled")
     assert "recover index" in found(home)["resources"].action
     store.close()
+
+
+def test_checkup_names_the_windows_that_cannot_be_used(home: Path) -> None:
+    """Where the wire is on, each unusable file is named with what to do; where it is off nobody looks."""
+    registry = home / "p"
+    registry.mkdir(mode=0o700)
+    (registry / "7.json").write_text("{")
+    (registry / "7.json").chmod(0o600)
+    assert "windows" not in found(home, PI_PEERS_DIR=str(registry))
+    check = found(home, PI_PEERS_DIR=str(registry), TIELINE_PI_PEERS_ENABLED="1")["windows"]
+    assert (check.ok, "7.json: it is not JSON" in check.text, bool(check.action)) == (False, True, True)
+    (registry / "7.json").unlink()
+    assert found(home, PI_PEERS_DIR=str(registry), TIELINE_PI_PEERS_ENABLED="1")["windows"].ok
+    registry.chmod(0o755)
+    check = found(home, PI_PEERS_DIR=str(registry), TIELINE_PI_PEERS_ENABLED="1")["windows"]
+    assert not check.ok
+    registry.chmod(0o700)
