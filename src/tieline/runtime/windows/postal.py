@@ -75,6 +75,13 @@ class Postal:
         """Return a window to write to, read anew."""
         return self._looked(lambda: self._windows.surroundings.target(instance))
 
+    def is_listed(self, instance: str) -> bool:
+        """Return whether a window shows that it is there; where nobody can look, it may."""
+        try:
+            return instance in self._windows.surroundings.known()
+        except (TielineError, OSError):
+            return True
+
     def target_at(self, address: str) -> Target | Refusal:
         """Return the window that listens at an address."""
         return self._looked(lambda: self._windows.surroundings.target_at(address))

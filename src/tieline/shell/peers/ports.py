@@ -95,6 +95,9 @@ class World(Protocol):
     def target(self, instance: str) -> Target | Refusal:
         """Return a window to send to, read anew; or why nothing may be sent there."""
 
+    def is_listed(self, instance: str) -> bool:
+        """Return whether a window of that identity shows that it is there, reachable or not."""
+
     def target_at(self, address: str) -> Target | Refusal:
         """Return the window that listens at an address; or why nothing may be sent there."""
 

@@ -164,11 +164,16 @@ class Post:
                 ),
             )
         else:
-            self._settle(send.attempt, Outcome.UNREACHED, target)
+            # Nobody is left to tell: a receipt is for who still shows that it is there.
+            is_gone = not self._world.is_listed(send.instance)
+            self._settle(send.attempt, Outcome.UNREACHED, target, is_gone=is_gone)
 
-    def _settle(self, attempt: int, outcome: Outcome, refusal: Refusal | None) -> None:
+    def _settle(
+        self, attempt: int, outcome: Outcome, refusal: Refusal | None, *, is_gone: bool = False
+    ) -> None:
         """Tell the driver when what is being done now is done: it is in the middle of a turn."""
-        self._world.defer(lambda: self._world.submit(Settle(attempt, outcome, refusal=refusal)))
+        settled = Settle(attempt, outcome, refusal=refusal, is_gone=is_gone)
+        self._world.defer(lambda: self._world.submit(settled))
 
     def _tell_status(self, address: str, status: StatusFrame) -> None:
         target = self._world.target_at(address) if self._statuses_count < STATUSES_MAX else None

@@ -31,6 +31,8 @@ from tieline.wire.peers.wrapper import unwrap
 __all__ = ["Reception"]
 
 WAITING_MAX: Final = 4_096
+UNDECIDED: Final = "DELIVERY_UNKNOWN"
+"""What a store in doubt says of an offer."""
 
 Tell = Callable[[str, StatusFrame], None]
 """Sends a receipt to an address, if a window is there."""
@@ -71,6 +73,8 @@ class Reception:
         if waiting is None or isinstance(answer.body, Recorded):
             return
         body = answer.body
+        if isinstance(body, Refusal) and body.code == UNDECIDED:
+            return  # it may be stored or not: this wire's only true word for that is none
         is_accepted = not isinstance(body, Refusal) and body.state is State.ACCEPTED
         if is_accepted and not waiting.is_repeat and self._world.is_busy:
             self._intake.note_accepted()

@@ -78,4 +78,5 @@ async def test_registry_that_fails_is_a_window_that_is_away(
         for found in (postal.target("i"), postal.target_at("/x")):
             assert isinstance(found, Refusal)
             assert found.code == "PEER_OFFLINE"
+        assert postal.is_listed("i")
         assert windows.roots([], {}) == []

@@ -86,6 +86,9 @@ class World:
                 return target
         return Refusal("PEER_OFFLINE", "not here", is_retryable=True)
 
+    def is_listed(self, instance: str) -> bool:
+        return any(isinstance(one, Refusal) or one.instance == instance for one in self.targets.values())
+
     def target_at(self, address: str) -> Target | Refusal:
         return self.targets.get(address, Refusal("PEER_OFFLINE", "nobody is there"))
 

@@ -134,14 +134,16 @@ def test_receipts_are_told_where_the_wire_has_a_word_for_them() -> None:
 
 
 def test_receipt_for_a_window_that_is_away_is_unreached() -> None:
-    """The courier asks again later."""
-    world = World()
-    world.targets.clear()
-    world.post.send(PushReceipt(2, FAR_INSTANCE, receipt(State.ACCEPTED)))
-    world.settle()
-    (settled,) = world.commands
-    assert isinstance(settled, Settle)
-    assert settled.outcome is Outcome.UNREACHED
+    """The courier asks again later, unless no record shows that anybody is there to be told."""
+    away = Refusal("PEER_OFFLINE", "its key is missing", is_retryable=True)
+    for targets, is_gone in (({}, True), ({FAR: away}, False)):
+        world = World()
+        world.targets = targets
+        world.post.send(PushReceipt(2, FAR_INSTANCE, receipt(State.ACCEPTED)))
+        world.settle()
+        (settled,) = world.commands
+        assert isinstance(settled, Settle)
+        assert (settled.outcome, settled.is_gone) == (Outcome.UNREACHED, is_gone)
     world = World()
     world.refusal = Refusal("PEER_OFFLINE", "nobody listens")
     world.post.send(PushReceipt(2, FAR_INSTANCE, receipt(State.ACCEPTED)))

@@ -137,6 +137,17 @@ def test_refusal_of_the_engine_is_the_nearest_word() -> None:
         assert statuses(world)[-1][1] == status
 
 
+def test_store_in_doubt_tells_a_window_nothing() -> None:
+    """Neither delivered nor refused is known to be true; the same id may come again."""
+    world = World()
+    world.visit(auth(), user("doubtful", message_id=MESSAGE))
+    world.post.send(Answer(offers(world)[0].asked, Refusal("DELIVERY_UNKNOWN", "in doubt")))
+    world.settle()
+    assert world.dialled == []
+    world.visit(auth(), user("doubtful", message_id=MESSAGE))
+    assert len(offers(world)) == 2
+
+
 @pytest.mark.clause("pi-peers-42")
 def test_queue_is_full_after_fifty_while_the_host_works_and_empty_when_it_rests() -> None:
     """Accepted since idle: fifty, then a drop; an idle host begins anew."""
