@@ -58,6 +58,7 @@ def arguments_or_state(pid: int, name: str = "cmdline") -> bytes:
         return b""
 
 
+@pytest.mark.clause("pi-peers-49")
 async def test_written_bytes_are_no_success(private_home: Path) -> None:
     """1: a window that takes nothing leaves `unknown`; not one door calls it delivered."""
     async with meeting(private_home) as place:
@@ -89,6 +90,7 @@ async def test_receiver_follows_no_name_that_the_sender_chose(private_home: Path
         assert [path for path in made if not path.startswith((stores, str(private_home / "logs")))] == []
 
 
+@pytest.mark.clause("pi-peers-42", "pi-peers-U14")
 async def test_same_id_twice_is_one_message_with_the_same_verdict(private_home: Path) -> None:
     """3: ids are ours and theirs, a repeat is answered and not stored, and own frames carry one of each."""
     async with meeting(private_home) as place:
@@ -121,6 +123,7 @@ async def test_character_across_two_reads_survives(private_home: Path) -> None:
             assert [one["content"] for one in await mail(alice)] == [body]
 
 
+@pytest.mark.clause("pi-peers-11", "pi-peers-U1")
 async def test_live_process_of_somebody_else_is_no_window_and_is_not_dead(private_home: Path) -> None:
     """5: the start is compared: a reused pid is no window; one that may not be signalled is alive."""
     async with meeting(private_home) as place:
@@ -170,6 +173,7 @@ async def test_what_was_called_delivered_survives_the_kill(private_home: Path) -
         assert (code, "keep me" in out) == (0, True), err
 
 
+@pytest.mark.clause("pi-peers-4", "pi-peers-36", "pi-peers-U7")
 async def test_feature_that_is_advertised_is_there(private_home: Path) -> None:
     """8: notify_idle is answered, our record is of this system, and no control frame ends as a text."""
     async with meeting(private_home) as place:
@@ -214,6 +218,7 @@ async def test_connection_without_a_right_token_is_closed_at_once(private_home: 
         assert await mail(alice, wait_ms=0) == []
 
 
+@pytest.mark.clause("pi-peers-5", "pi-peers-U8")
 async def test_key_is_the_one_of_this_very_address(private_home: Path) -> None:
     """11: an older key of the same process id, first by name, opens nothing and hinders nothing."""
     async with meeting(private_home) as place:
@@ -227,6 +232,7 @@ async def test_key_is_the_one_of_this_very_address(private_home: Path) -> None:
         await settled(alice, sent["messageId"], "accepted")
 
 
+@pytest.mark.clause("pi-peers-U23")
 async def test_part_of_a_name_reaches_nobody(private_home: Path) -> None:
     """12: only a whole name routes; two bearers are an error that names both, never a guess."""
     async with meeting(private_home) as place:
@@ -295,6 +301,7 @@ async def test_no_sequence_of_a_window_reaches_a_terminal(private_home: Path) ->
                 assert not {"\x1b", "\x07", "\u202e"} & set(out + err), words
 
 
+@pytest.mark.clause("pi-peers-32", "pi-peers-33")
 async def test_text_of_a_window_is_framed_for_the_model_by_what_was_proved(private_home: Path) -> None:
     """16: the model is told that it is external, without authority, from whom; a claimed frame is text."""
     async with meeting(private_home) as place:

@@ -23,6 +23,9 @@ BODIES = [
 ]
 
 
+@pytest.mark.clause(
+    "pi-peers-3", "pi-peers-14", "pi-peers-15", "pi-peers-46", "pi-peers-U4", "pi-peers-U6", "pi-peers-U23"
+)
 async def test_root_and_window_list_each_other_with_what_each_says_of_itself(private_home: Path) -> None:
     """Name, ref, project, busy and context are the same on both lists, and nobody lists itself."""
     async with meeting(private_home) as place:
@@ -51,6 +54,7 @@ async def test_root_and_window_list_each_other_with_what_each_says_of_itself(pri
         assert there["contextPercent"] in (12, 13)
 
 
+@pytest.mark.clause("pi-peers-28", "pi-peers-31", "pi-peers-32", "pi-peers-U18")
 async def test_messages_arrive_with_their_exact_text_both_ways(private_home: Path) -> None:
     """No character is lost or changed on the way, whatever it means to a wrapper, a line or JSON."""
     async with meeting(private_home) as place:
@@ -65,6 +69,7 @@ async def test_messages_arrive_with_their_exact_text_both_ways(private_home: Pat
             assert got["from"] == (await js.call("read", pid=alice.process.pid))["socketPath"]
 
 
+@pytest.mark.clause("pi-peers-21", "pi-peers-27", "pi-peers-28")
 async def test_three_hold_a_conversation(private_home: Path) -> None:
     """A window and two roots, each to each: each question and answer arrives once, of the right sender."""
     async with meeting(private_home) as place:
@@ -119,6 +124,7 @@ RECEIPTS = [
 ]
 
 
+@pytest.mark.clause("pi-peers-35", "pi-peers-49", "pi-peers-U10", "pi-peers-U13")
 async def test_every_receipt_of_a_window_is_told_as_what_it_says(private_home: Path) -> None:
     """Before the receipt nothing is claimed; after it, exactly what the window said, under every alias."""
     async with meeting(private_home) as place:
@@ -136,6 +142,7 @@ async def test_every_receipt_of_a_window_is_told_as_what_it_says(private_home: P
         assert js.count("message") == len(RECEIPTS)
 
 
+@pytest.mark.clause("pi-peers-35")
 async def test_held_message_of_ours_moves_on_with_the_persons_word(private_home: Path) -> None:
     """Held, then yes, no or too late: each ends as what the window's person said, and is written once."""
     async with meeting(private_home) as place:
@@ -149,6 +156,7 @@ async def test_held_message_of_ours_moves_on_with_the_persons_word(private_home:
         assert js.count("message") == 1
 
 
+@pytest.mark.clause("pi-peers-35", "pi-peers-40", "pi-peers-43", "pi-peers-U16")
 async def test_window_is_told_what_the_person_here_says(private_home: Path) -> None:
     """Held at once; nobody reads it before the yes; then delivered or denied, and never twice."""
     async with meeting(private_home) as place:
@@ -166,6 +174,7 @@ async def test_window_is_told_what_the_person_here_says(private_home: Path) -> N
         assert [one["content"] for one in await mail(alice)] == ["yes"]
 
 
+@pytest.mark.clause("pi-peers-35", "pi-peers-40")
 async def test_window_is_told_refused_where_the_policy_is_off(private_home: Path) -> None:
     """Nothing is stored, and the window hears why."""
     async with meeting(private_home) as place:
@@ -185,6 +194,9 @@ AUTH = {"text": '{"type":"auth","token":"$TOKEN"}\n'}
 ID = "00000000-0000-4000-8000-0000000000{:02x}"
 
 
+@pytest.mark.clause(
+    "pi-peers-29", "pi-peers-32", "pi-peers-40", "pi-peers-41", "pi-peers-U13", "pi-peers-U18"
+)
 async def test_window_is_told_every_reason_for_which_it_is_dropped(private_home: Path) -> None:
     """Malformed wrapper, hop limit, duplicate, full queue, too fast: each has its word."""
     async with meeting(private_home) as place:
@@ -216,6 +228,7 @@ async def test_window_is_told_every_reason_for_which_it_is_dropped(private_home:
         assert js.count("status", status="dropped:rate-limited") >= 8
 
 
+@pytest.mark.clause("pi-peers-42")
 async def test_window_fills_the_queue_until_the_model_is_idle(private_home: Path) -> None:
     """Fifty are accepted while the model is busy; the next hears that the queue is full."""
     async with meeting(private_home) as place:
@@ -233,6 +246,7 @@ async def _statuses(windows: Any, count: int) -> bool:
     return sum(js.count("status") for js in windows) >= count
 
 
+@pytest.mark.clause("pi-peers-35")
 async def test_receipt_for_what_was_never_sent_changes_nothing(private_home: Path) -> None:
     """Neither a made-up id nor a receipt of somebody else settles a message, on either side."""
     async with meeting(private_home) as place:
@@ -254,6 +268,7 @@ async def test_receipt_for_what_was_never_sent_changes_nothing(private_home: Pat
 # ---------------------------------------------------------------- idle, rename, end
 
 
+@pytest.mark.clause("pi-peers-34", "pi-peers-36", "pi-peers-37", "pi-peers-U11")
 async def test_idle_notice_comes_once_in_both_directions(private_home: Path) -> None:
     """At once where the other is idle, else with the next idle, with the nonce, and one time only."""
     async with meeting(private_home) as place:
@@ -282,6 +297,7 @@ async def test_idle_notice_comes_once_in_both_directions(private_home: Path) -> 
         await settled(alice, sent["messageId"], "accepted")
 
 
+@pytest.mark.clause("pi-peers-37")
 async def test_idle_notice_that_nobody_asked_for_is_ignored(private_home: Path) -> None:
     """Without a live nonce a notice is nothing."""
     async with meeting(private_home) as place:
@@ -291,6 +307,9 @@ async def test_idle_notice_that_nobody_asked_for_is_ignored(private_home: Path) 
         assert await mail(alice, wait_ms=0) == []
 
 
+@pytest.mark.clause(
+    "pi-peers-39", "pi-peers-48", "pi-peers-U5", "pi-peers-U8", "pi-peers-U12", "pi-peers-U23"
+)
 async def test_rename_keeps_the_former_name_in_both_directions(private_home: Path) -> None:
     """The new name and the old one lead to the same window; who bears a name now goes before who bore it."""
     async with meeting(private_home) as place:
@@ -313,6 +332,7 @@ async def test_rename_keeps_the_former_name_in_both_directions(private_home: Pat
             assert [one["content"] for one in await mail(alice)] == [f"for {name}"]
 
 
+@pytest.mark.clause("pi-peers-38")
 async def test_request_to_end_is_the_hosts_to_answer(private_home: Path) -> None:
     """It is offered with who asks; denied goes on, accepted ends in order, and the window hears both."""
     async with meeting(private_home) as place:
@@ -330,6 +350,7 @@ async def test_request_to_end_is_the_hosts_to_answer(private_home: Path) -> None
 
 
 @pytest.mark.parametrize("outcome", ["accepted", "denied"])
+@pytest.mark.clause("pi-peers-38")
 async def test_window_that_is_asked_to_end_is_heard(private_home: Path, outcome: str) -> None:
     """The answer of a window comes as an event with the id of the request."""
     async with meeting(private_home) as place:
@@ -341,6 +362,7 @@ async def test_window_that_is_asked_to_end_is_heard(private_home: Path, outcome:
         assert (told["request"], told["outcome"]) == (asked["request"], outcome)
 
 
+@pytest.mark.clause("pi-peers-6", "pi-peers-25", "pi-peers-26")
 async def test_child_of_a_run_is_first_class_and_its_token_dies_with_the_run(private_home: Path) -> None:
     """What a run started writes without being asked, as that run; afterwards its token is nothing."""
     async with meeting(private_home) as place:
@@ -363,6 +385,7 @@ async def test_child_of_a_run_is_first_class_and_its_token_dies_with_the_run(pri
         assert await mail(alice, wait_ms=0) == []
 
 
+@pytest.mark.clause("pi-peers-45", "pi-peers-46", "pi-peers-47")
 async def test_window_of_another_project_is_counted_and_reached_on_request(private_home: Path) -> None:
     """By default it is neither shown nor written to; all shows and reaches it; its mail may be answered."""
     async with meeting(private_home) as place:

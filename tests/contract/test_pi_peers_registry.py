@@ -21,6 +21,7 @@ LINE_BYTES_MAX = 1_048_576
 BUDGET_S = 30
 
 
+@pytest.mark.clause("pi-peers-21", "pi-peers-23", "pi-peers-U20")
 async def test_wrong_token_is_met_with_silence_and_nothing_is_stored(private_home: Path) -> None:
     """The connection is closed at once, without a byte, before whatever came behind the token."""
     async with meeting(private_home) as place:
@@ -45,6 +46,7 @@ async def test_wrong_token_is_met_with_silence_and_nothing_is_stored(private_hom
         assert js.count("frame") == 0
 
 
+@pytest.mark.clause("pi-peers-23", "pi-peers-49")
 async def test_window_that_takes_no_token_of_ours_has_accepted_nothing(private_home: Path) -> None:
     """Where the key on disk is a wrong one, what was written is unknown, and stays so; it is not repeated."""
     async with meeting(private_home) as place:
@@ -59,6 +61,7 @@ async def test_window_that_takes_no_token_of_ours_has_accepted_nothing(private_h
         assert (js.count("message"), js.count("closed")) == (0, 1)
 
 
+@pytest.mark.clause("pi-peers-22", "pi-peers-U20")
 async def test_line_that_is_too_long_closes_and_one_that_just_fits_arrives(private_home: Path) -> None:
     """1 MiB is the line; one byte more closes while it is read, and the root goes on."""
     async with meeting(private_home) as place:
@@ -83,6 +86,7 @@ async def test_line_that_is_too_long_closes_and_one_that_just_fits_arrives(priva
         assert js.count("status") == 1
 
 
+@pytest.mark.clause("pi-peers-22")
 async def test_text_that_no_window_could_read_is_refused_before_it_is_written(private_home: Path) -> None:
     """A line of ours never grows over what the other end takes; nothing is stored."""
     async with meeting(private_home) as place:
@@ -93,6 +97,7 @@ async def test_text_that_no_window_could_read_is_refused_before_it_is_written(pr
         assert (js.count("frame"), js.count("closed")) == (0, 0)
 
 
+@pytest.mark.clause("pi-peers-22")
 async def test_frames_split_and_coalesced_arrive_whole_and_in_order(private_home: Path) -> None:
     """Byte by byte, through the middle of a character, or all at once: the same messages."""
     async with meeting(private_home) as place:
@@ -118,6 +123,7 @@ def _pieces(text: str) -> list[dict[str, Any]]:
     return [{"text": text[at : at + 5], "delayMs": 1} for at in range(0, len(text), 5)]
 
 
+@pytest.mark.clause("pi-peers-22", "pi-peers-24")
 async def test_line_that_trickles_is_closed_by_the_whole_budget(private_home: Path) -> None:
     """Thirty seconds for a line, the first and every later one, however it drips; nothing stays open."""
     async with meeting(private_home) as place:
@@ -148,6 +154,7 @@ async def test_line_that_trickles_is_closed_by_the_whole_budget(private_home: Pa
         {"text": "[" * 100_000 + "\n"},
     ],
 )
+@pytest.mark.clause("pi-peers-U20")
 async def test_malformed_frame_closes_and_what_came_before_it_stays(
     private_home: Path, bad: dict[str, str]
 ) -> None:
@@ -162,6 +169,7 @@ async def test_malformed_frame_closes_and_what_came_before_it_stays(
         assert [one["content"] for one in await mail(alice)] == ["before"]
 
 
+@pytest.mark.clause("pi-peers-19")
 async def test_what_is_not_known_is_ignored(private_home: Path) -> None:
     """Actions, types, statuses and fields of the future change nothing, and the link goes on."""
     async with meeting(private_home) as place:
@@ -181,6 +189,7 @@ async def test_what_is_not_known_is_ignored(private_home: Path) -> None:
 # ---------------------------------------------------------------- registry
 
 
+@pytest.mark.clause("pi-peers-17")
 async def test_newer_protocol_is_refused_before_connecting(private_home: Path) -> None:
     """The sender says protocol_version; the other end sees no connection; both ways."""
     async with meeting(private_home) as place:
@@ -199,6 +208,7 @@ async def test_newer_protocol_is_refused_before_connecting(private_home: Path) -
         assert caught.value.code == "protocol_version"
 
 
+@pytest.mark.clause("pi-peers-12")
 async def test_window_without_its_key_is_swept_and_comes_back_by_itself(private_home: Path) -> None:
     """Who could authenticate nobody is gone from the list, on both sides; a live root shows itself again."""
     async with meeting(private_home) as place:
@@ -228,6 +238,7 @@ def _is_there(path: str | Path) -> bool:
     return os.path.lexists(path)
 
 
+@pytest.mark.clause("pi-peers-11", "pi-peers-12")
 async def test_reused_pid_and_dead_pid_are_swept_and_reached_by_nobody(private_home: Path) -> None:
     """A record whose process is another one now is no window: removed with its key, by proof alone."""
     async with meeting(private_home) as place:
@@ -247,6 +258,7 @@ async def test_reused_pid_and_dead_pid_are_swept_and_reached_by_nobody(private_h
             assert refusal_code(refused) in ("UNKNOWN_TARGET", "PEER_OFFLINE")
 
 
+@pytest.mark.clause("pi-peers-U2")
 async def test_foreign_domain_is_never_swept_and_never_taken_for_reached(private_home: Path) -> None:
     """Another container's window stays on disk, whatever its process id means here; nothing is claimed."""
     async with meeting(private_home) as place:
@@ -270,6 +282,7 @@ async def test_foreign_domain_is_never_swept_and_never_taken_for_reached(private
         assert js.count("frame") == 0
 
 
+@pytest.mark.clause("pi-peers-1", "pi-peers-2", "pi-peers-5", "pi-peers-8")
 async def test_registry_that_was_cleaned_away_is_put_back_under_a_live_window(private_home: Path) -> None:
     """Record, key and socket, or the whole directory: within a beat the root is listed and reached again."""
     async with meeting(private_home) as place:
@@ -303,6 +316,7 @@ async def test_registry_that_was_cleaned_away_is_put_back_under_a_live_window(pr
         assert place.registry.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.clause("pi-peers-8", "pi-peers-16")
 async def test_root_that_leaves_withdraws_its_window(private_home: Path) -> None:
     """Record, key and socket are gone when it ended; the others' stay."""
     async with meeting(private_home) as place:
@@ -317,6 +331,7 @@ async def test_root_that_leaves_withdraws_its_window(private_home: Path) -> None
         assert (await js.call("list"))["peers"] == []
 
 
+@pytest.mark.clause("pi-peers-12")
 async def test_damaged_record_is_left_alone_and_hides_nobody(private_home: Path) -> None:
     """A file that is no record is never deleted on doubt; the windows beside it are listed."""
     async with meeting(private_home) as place:

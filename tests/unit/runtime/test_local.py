@@ -299,6 +299,7 @@ def window_mail(root: Root, message_id: str, content: str) -> Offer:
     return Offer(Asked(1_000_000, message_id), window.instance, standing, envelope, is_held=True)
 
 
+@pytest.mark.clause("pi-peers-35", "pi-peers-U16")
 async def test_consent_lets_a_held_message_in_or_sends_it_away(private_home: Path) -> None:
     """What is held is listed and read by nobody; yes makes it mail, no ends it, and neither is said twice."""
     async with two(private_home) as (alice, _bob):

@@ -80,6 +80,7 @@ def test_tool_annotations_ask_no_host_for_approval() -> None:
         assert tool["_meta"]["anthropic/alwaysLoad"] is (tool["name"] != "tieline_host")
 
 
+@pytest.mark.clause("pi-peers-33")
 def test_instructions_alone_say_how_to_talk_and_what_peer_text_is() -> None:
     """A model that sees no tool still learns the rules."""
     rules = (
