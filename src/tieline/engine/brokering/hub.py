@@ -1,29 +1,210 @@
 """The hub: one command in, one plan out.
 
 Rule 1: same commands and moments, same plans, byte for byte.
-Rule 2: this module routes commands to the rooms that know their rules; it holds no rule of its own.
+Rule 2: this module gives each command to the room that knows its rule, and watches the times of all rooms.
+Rule 3: what comes over a link without a session is nobody's word: it changes nothing.
 
-Source: specification of the intercom; reference/intercom.md 1.2 to 1.7.
+Source: specification of the intercom; reference/intercom.md 1.2 to 1.7, 6.3.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
-from tieline.engine.brokering.contract import Codec, Command, Plan, Put
+from tieline.engine.brokering import arrival, routing
+from tieline.engine.brokering.contract import (
+    AskCancelled,
+    BusPublished,
+    Codec,
+    Command,
+    Drop,
+    ExtensionsTold,
+    Failed,
+    Join,
+    Leave,
+    ListAsked,
+    Listing,
+    Lost,
+    MessageCancelled,
+    Opened,
+    Plan,
+    PresenceTold,
+    Put,
+    ReadAnswered,
+    ReadAsked,
+    ReceiptPassed,
+    ReceiptTold,
+    Row,
+    SendAsked,
+    StateCommitted,
+    Tick,
+    WakeTold,
+)
+from tieline.engine.brokering.features import RECORDED
+from tieline.engine.brokering.mailbox import Held
+from tieline.engine.brokering.raw import RawSockets
+from tieline.engine.brokering.sessions import Session
+from tieline.engine.brokering.state import State
+from tieline.engine.brokering.turn import Turn
 from tieline.model.moment import Moment
 
-__all__ = ["Hub"]
+__all__ = ["SWEEP_MS", "Hub"]
+
+SWEEP_MS: Final = 30_000
+"""How often what has no timer of its own is looked through for what is over."""
+
+
+def _leave(state: State, session: Session, said: Leave, turn: Turn) -> None:
+    arrival.leave(state, session, turn, is_parked=said.is_parked)
+
+
+def _list(state: State, session: Session, said: ListAsked, turn: Turn) -> None:
+    rows = tuple(one.row() for one in state.sessions.seen_by(session))
+    turn.say(session.link, Listing(said.request_id, rows))
+
+
+def _cancel_ask(state: State, session: Session, said: AskCancelled, turn: Turn) -> None:
+    state.asks.cancel(session.id, said.message_id, turn)
+
+
+def _publish(state: State, session: Session, said: BusPublished, turn: Turn) -> None:
+    state.bus.publish(state.sessions, session, said, turn)
+
+
+def _commit(state: State, session: Session, said: StateCommitted, turn: Turn) -> None:
+    state.bus.commit(state.sessions, session, said, turn)
+
+
+def _ask_read(state: State, session: Session, said: ReadAsked, turn: Turn) -> None:
+    state.reads.ask(state.sessions, session, said, turn)
+
+
+def _answer_read(state: State, session: Session, said: ReadAnswered, turn: Turn) -> None:
+    state.reads.answer(state.sessions, session, said, turn)
+
+
+def _take_wake(state: State, session: Session, said: WakeTold, turn: Turn) -> None:
+    state.wakes.told(state.sessions, state.mailbox, session, said, turn)
+
+
+# Each entry takes the very command that it stands under.
+_SAID: Final[dict[type, Callable[[State, Session, Any, Turn], None]]] = {
+    Leave: _leave,
+    ListAsked: _list,
+    PresenceTold: arrival.change,
+    SendAsked: routing.send,
+    AskCancelled: _cancel_ask,
+    MessageCancelled: routing.cancel,
+    ReceiptTold: routing.pass_receipt,
+    ExtensionsTold: arrival.extend,
+    BusPublished: _publish,
+    StateCommitted: _commit,
+    ReadAsked: _ask_read,
+    ReadAnswered: _answer_read,
+    WakeTold: _take_wake,
+}
 
 
 class Hub:
-    """Everything that one broker knows."""
+    """Everything that one broker knows, and what it decides."""
 
     def __init__(self, codec: Codec, now: Moment) -> None:
         """Start without sessions; the idle time counts from here."""
+        self._state = State(codec)
+        self._raw = RawSockets()
+        self._idle_since_ms: int | None = now.mono_ms
+        self._sweep_ms = now.mono_ms + SWEEP_MS
+
+    @property
+    def sessions_count(self) -> int:
+        """How many sessions are registered."""
+        return len(self._state.sessions)
+
+    @property
+    def held_count(self) -> int:
+        """How many messages wait for who is gone."""
+        return len(self._state.mailbox)
 
     def restore(self, rows: Iterable[Put], now: Moment) -> Plan:
-        """Take what an earlier broker kept, before the first command; its rows that nobody can read go."""
-        raise NotImplementedError
+        """Take what an earlier broker kept, before the first command; rows that cannot be read go."""
+        turn = Turn(now)
+        state = self._state
+        takers: dict[str, Callable[[object], None]] = {
+            "mail": state.mailbox.restore_held,
+            "parked": state.mailbox.restore_absent,
+            "ask": state.asks.restore,
+            "extension_state": state.bus.restore,
+        }
+        for row in sorted(rows, key=lambda row: (row.kind, row.key)):
+            try:
+                takers[row.kind](state.codec.parse(row.body))
+            except (ValueError, AttributeError):
+                turn.rows.append(Drop(row.kind, row.key))
+        self._sweep(turn)
+        return self._planned(turn)
 
     def handle(self, command: Command, now: Moment) -> Plan:
         """Return what `command` orders."""
-        raise NotImplementedError
+        turn = Turn(now)
+        match command:
+            case Opened():
+                turn.closes += self._raw.opened(command.link, command.process_id, now.mono_ms)
+            case Tick():
+                self._tick(turn)
+            case Join():
+                if self._state.sessions.of_link(command.link) is None:
+                    arrival.join(self._state, command, self._raw.ended(command.link), turn)
+            case Lost():
+                self._raw.ended(command.link)
+                session = self._state.sessions.of_link(command.link)
+                if session is not None:
+                    arrival.leave(self._state, session, turn, is_parked=False)
+            case _:
+                session = self._state.sessions.of_link(command.link)
+                if session is not None:
+                    session.change({"lastSeen": now.wall_ms})
+                    _SAID[type(command)](self._state, session, command, turn)
+        return self._planned(turn)
+
+    def _tick(self, turn: Turn) -> None:
+        turn.closes += self._raw.expire(turn.now.mono_ms)
+        routing.release_staged(self._state, turn)
+        self._state.reads.expire(self._state.sessions, turn)
+        self._state.mailbox.settle(turn)
+        if turn.now.mono_ms >= self._sweep_ms:
+            self._sweep(turn)
+
+    def _sweep(self, turn: Turn) -> None:
+        self._sweep_ms = turn.now.mono_ms + SWEEP_MS
+        self._state.asks.sweep(turn)
+        self._state.records.sweep(turn.now.mono_ms)
+        for held in self._state.mailbox.sweep(turn):
+            self._expired(held, turn)
+
+    def _expired(self, held: Held, turn: Turn) -> None:
+        """Record that mail was never taken, and tell its sender."""
+        sender_id = held.sender.session_id
+        record = self._state.records.find(sender_id, held.message_id, turn.now.mono_ms)
+        if record is not None:
+            record.outcome = Failed(held.message_id, "Message expired", "E_DELIVERY_EXPIRED")
+        sender = self._state.sessions.of_id(sender_id)
+        if sender is not None:
+            receipt = {"messageId": held.message_id, "status": "expired", "timestamp": turn.now.wall_ms}
+            recipient = Row(
+                fields={"cwd": "", "model": "", "id": held.recipient_id},
+                features=RECORDED,
+                epoch="",
+                process_id=0,
+                joined_ms=held.received_ms,
+            )
+            turn.say(sender.link, ReceiptPassed(recipient, receipt))
+
+    def _planned(self, turn: Turn) -> Plan:
+        state = self._state
+        if len(state.sessions) or len(state.mailbox):
+            self._idle_since_ms = None
+        elif self._idle_since_ms is None:
+            self._idle_since_ms = turn.now.mono_ms
+        times = [self._raw.due_ms, state.staging.due_ms, state.reads.due_ms, state.mailbox.handover_due_ms]
+        if len(state.asks) or len(state.records) or state.mailbox.remembers_anybody:
+            times.append(self._sweep_ms)
+        return turn.plan(min((time for time in times if time is not None), default=None), self._idle_since_ms)

@@ -1,0 +1,1 @@
+"""Conversations as text: what each end says and hears, in order."""
