@@ -15,6 +15,7 @@ from tieline.engine.directory import (
     is_in_scope,
     listing,
     opaque,
+    others_count,
     relation,
     resolve,
 )
@@ -217,3 +218,84 @@ def test_descriptor_shows_no_path_and_no_endpoint() -> None:
     assert kinds["run"].alias == "kid"
     assert kinds["root"].workspace == kinds["run"].workspace == opaque("/w/proj")
     assert opaque("") == ""
+
+
+def window(name: str, ref: str, *, former: tuple[str, ...] = (), is_other: bool = False) -> Root:
+    """Return an end of a wire with refs and addresses, in our project or in another."""
+    place = Place("/elsewhere", "", Scope.MACHINE)
+    return root(
+        f"pi-peers:{ref * 5}00", alias=name, place=place, wire="pi-peers", ref=ref, address=f"/s/{ref}.sock",
+        former_names=former, is_other_project=is_other,
+    )  # fmt: skip
+
+
+def named(found: Descriptor | Refusal) -> str:
+    """Return the ref of what was found, or the code of why nothing was."""
+    return found.code if isinstance(found, Refusal) else found.ref
+
+
+@pytest.mark.clause("pi-peers-48", "pi-peers-U8", "pi-peers-U23")
+@pytest.mark.parametrize(("target", "expected"), [
+    ("api", "AMBIGUOUS_TARGET"),
+    ("api [aaaaaa]", "aaaaaa"),
+    ("api [BBBBBB]", "bbbbbb"),
+    (":[cccccc]", "cccccc"),
+    ("web [aaaaaa]", "UNKNOWN_TARGET"),
+    ("[dddddd]", "UNKNOWN_TARGET"),
+    ("api[aaaaaa]", "UNKNOWN_TARGET"),
+    ("api [aaaaaa", "UNKNOWN_TARGET"),
+    ("/s/cccccc.sock", "cccccc"),
+    ("uds:/s/cccccc.sock", "cccccc"),
+    ("pipe:/s/cccccc.sock", "cccccc"),
+    ("/s/none.sock", "UNKNOWN_TARGET"),
+    ("name with blanks", "eeeeee"),
+    ("once", "cccccc"),
+    ("web", "cccccc"),
+    ("shared", "AMBIGUOUS_TARGET"),
+    ("far", "SCOPE_DENIED"),
+    ("[ffffff]", "SCOPE_DENIED"),
+    ("was-far", "SCOPE_DENIED"),
+    ("*", "UNKNOWN_TARGET"),
+])  # fmt: skip
+def test_window_is_named_by_name_ref_address_or_former_name(target: str, expected: str) -> None:
+    """Exactly one bearer, never a guess; who bears a name now goes before who bore it."""
+    known = [
+        root("i-1", alias="native"),
+        root("i-2", alias="*", availability=Availability.PRESENCE_ONLY),
+        window("api", "aaaaaa", former=("web", "shared")),
+        window("api", "bbbbbb", former=("shared",)),
+        window("web", "cccccc", former=("once",)),
+        window("name with blanks", "eeeeee"),
+        window("far", "ffffff", former=("was-far",), is_other=True),
+    ]
+    narrow = Place(HERE.workspace, HERE.repository, Scope.WORKSPACE)
+    assert named(resolve(narrow, known, target)) == expected
+
+
+@pytest.mark.clause("pi-peers-47")
+def test_window_of_another_project_is_counted_and_seen_by_who_crosses() -> None:
+    """Its project bounds a window, the scope a native root; crossing widens the one and not the other."""
+    narrow = Place(HERE.workspace, HERE.repository, Scope.WORKSPACE)
+    known = [
+        root("i-1", alias="native", place=Place("/other", "", Scope.MACHINE)),
+        window("near", "aaaaaa"),
+        window("far", "ffffff", is_other=True),
+    ]
+    assert others_count(known) == 1
+    for is_crossing, expected in ((False, ["near"]), (True, ["far", "near"])):
+        page = listing(
+            narrow, known, scope=Scope.WORKSPACE, query="", cursor=None, page_size=9, is_crossing=is_crossing
+        )
+        assert isinstance(page, Listing)
+        assert sorted(item.alias for item in page.peers) == expected
+    assert named(resolve(narrow, known, "far", is_crossing=True)) == "ffffff"
+    assert named(resolve(narrow, known, "native", is_crossing=True)) == "SCOPE_DENIED"
+
+
+def test_query_finds_a_window_by_its_whole_ref() -> None:
+    """A part of a ref finds nothing: it is a mark, no text."""
+    known = [root("a", ref="zzzzzz"), root("b", ref="yyyyyy")]
+    for query, count in (("zzzzzz", 1), ("zzzzz", 0), ("yyyyyy", 1)):
+        page = listing(HERE, known, scope=Scope.MACHINE, query=query, cursor=None, page_size=9)
+        assert isinstance(page, Listing)
+        assert len(page.peers) == count
