@@ -406,7 +406,7 @@ def sent(**parts: str) -> str:
         sent(timestamp="1e400"),
         sent(timestamp="true"),
         sent(timestamp=""),
-        *(sent(content='{"text":"\\u%04x"}' % code) for code in (0, 8, 11, 12, 14, 31, 127, 128, 159)),
+        *(sent(content=f'{{"text":"\\u{code:04x}"}}') for code in (0, 8, 11, 12, 14, 31, 127, 128, 159)),
         sent(id='"a\\tb"'),
         sent(replyTo='"\\u009f"'),
         sent(content="{}"),
@@ -512,9 +512,10 @@ def test_message_with_no_number_for_a_time_closes() -> None:
 def replacing(text: str, thread: str = "t", *, is_ask: bool = False) -> str:
     """Return a send to B that replaces in a thread."""
     return (
-        '{"type":"send","to":"session-B","message":{"id":"%s","timestamp":1,"delivery":"queue","queueMode":"replace",'
-        '"threadId":"%s","expectsReply":%s,"content":{"text":"%s"}}}'
-        % (text, thread, "true" if is_ask else "false", text)
+        '{{"type":"send","to":"session-B","message":{{"id":"{}","timestamp":1,"delivery":"queue","queueMode":"replace",'
+        '"threadId":"{}","expectsReply":{},"content":{{"text":"{}"}}}}}}'.format(
+            text, thread, "true" if is_ask else "false", text
+        )
     )
 
 
