@@ -16,7 +16,7 @@ from tests.contract.js.peer import ANSWERED_S
 __all__ = ["BROKERS", "OurBroker", "broker"]
 
 THEIRS, OURS = "theirs", "ours"
-BROKERS = [THEIRS]
+BROKERS = [THEIRS, OURS]
 
 
 class OurBroker(JsBroker):
