@@ -38,7 +38,7 @@ from tieline.shell import link
 from tieline.shell.endpoint import WindowEndpoint, bind_window, connect, verify_window
 from tieline.shell.peers import FIRST_LINK, Post, Target
 from tieline.shell.process_start import life_of, pid_domain, process_start_text
-from tieline.store.registry import Listed, Registry, Window, record_name
+from tieline.store.registry import Listed, Registry, Window
 from tieline.wire.peers.frames import (
     Frame,
     IdleNotice,
@@ -109,18 +109,6 @@ class Windows:
         """Read the registry anew: an exact route does not trust a list that is half a second old."""
         with contextlib.suppress(TielineError, OSError):
             self.registry.scan(self.node.now().mono_ms, fresh=True)
-
-    def unusable(self) -> list[tuple[str, str]]:
-        """Return the files and windows of the registry that cannot be used, each with the reason."""
-        self.look()
-        found = [(fault.file_name, fault.reason) for fault in self.registry.faults]
-        with contextlib.suppress(TielineError, OSError):
-            found += [
-                (one.window.name or record_name(one.window.pid), one.fault)
-                for one in self.surroundings.known().values()
-                if one.fault is not None
-            ]
-        return found
 
     def roots(self, native: list[Root], pids: dict[str, int]) -> list[Root]:
         """Return native roots and windows as one list; without windows where the registry cannot be read."""
