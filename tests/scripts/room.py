@@ -135,21 +135,21 @@ class Room:
             assert self.plan.deadline_ms != before, "a deadline that stays due"
         self.mono_ms = until
 
-    def join(self, name: str, **session: Any) -> str:
+    def join(self, name: str, /, **session: Any) -> str:
         """Register in the strict form; return the id that was granted."""
         self.say_join(name, session)
-        return str(self.heard(name)[0]["sessionId"])
+        return str(self.ends[name].heard.pop(0)["sessionId"])
 
     def say_join(self, name: str, session: dict[str, Any]) -> None:
         told = {"cwd": "/w", "model": "m", "name": name} | session
         top = told.pop("top", {})
         wanted = told.pop("id", f"session-{name}")
-        self.send(name, {"type": "register", "session": told, "requestedId": wanted, **top})
+        self.register(name, {"type": "register", "session": told, "requestedId": wanted, **top})
 
-    def join_recorded(self, name: str, **session: Any) -> str:
+    def join_recorded(self, name: str, /, **session: Any) -> str:
         """Register in the form of revision N; return the id that was granted."""
         self.say_join_recorded(name, session)
-        return str(self.heard(name)[0]["sessionId"])
+        return str(self.ends[name].heard.pop(0)["sessionId"])
 
     def say_join_recorded(self, name: str, session: dict[str, Any]) -> None:
         told = {
@@ -162,7 +162,13 @@ class Room:
         } | session
         top = told.pop("top", {})
         wanted = told.pop("id", f"session-{name}")
-        self.send(name, {"type": "register", "session": told, "sessionId": wanted, **top})
+        self.register(name, {"type": "register", "session": told, "sessionId": wanted, **top})
+
+    def register(self, name: str, frame: dict[str, Any]) -> None:
+        """Send a registration, over a new socket where the former one is closed."""
+        if name in self.ends and not self.ends[name].is_open:
+            del self.ends[name]
+        self.send(name, frame)
 
 
 def matches(expected: Any, actual: Any) -> bool:
@@ -201,9 +207,7 @@ def _take(room: Room, closed: set[str], word: str, rest: str, place: str) -> Non
     name = word.rstrip("+><!.nbr") or word
     verb = word[len(name) :]
     if verb in {"+", "+n"}:
-        if name in closed:
-            closed.discard(name)
-            del room.ends[name]
+        closed.discard(name)
         told = json.loads(rest or "{}")
         room.say_join(name, told) if verb == "+" else room.say_join_recorded(name, told)
     elif verb == ">":
