@@ -291,7 +291,7 @@ async def test_idle_notice_comes_once_in_both_directions(private_home: Path) -> 
             await alice.call("host.state", busy=True)
             await js.call("status", status="busy")
         await js.event("idle", lambda one: one["nonce"] == second["nonce"])
-        assert js.count("idle") == 2
+        assert (js.count("idle"), js.count("idle_ignored")) == (2, 0)
         notices = await mail(alice)
         assert [(one["fromAlias"], "idle" in one["content"]) for one in notices] == [("js", True)]
         await settled(alice, sent["messageId"], "accepted")
