@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,34 @@ async def test_window_is_told_what_the_person_here_says(private_home: Path) -> N
         await js.receipt(yes["msg_id"], "delivered")
         await js.receipt(no["msg_id"], "denied")
         assert [one["content"] for one in await mail(alice)] == ["yes"]
+
+
+@pytest.mark.clause("pi-peers-35", "pi-peers-40", "pi-peers-U16")
+async def test_word_of_the_person_comes_from_no_shell_of_the_agent(private_home: Path) -> None:
+    """Below the host the command is shown no text and decides nothing; from elsewhere its word holds."""
+    async with meeting(private_home) as place:
+        js, alice = await place.window("js"), await place.root("alice", PI_PEERS_ACCEPT="ask")
+        sent = await js.call("send", to="alice", text="let me in")
+        await js.receipt(sent["msg_id"], "held")
+        whose = f"tieline inbox --instance {alice.who['instanceId']}"
+        environment = {**os.environ, "TIELINE_HOME": str(place.home)}
+
+        async def shell(line: str) -> str:
+            process = await asyncio.create_subprocess_exec(
+                "sh", "-c", line, env=environment, cwd=place.home, stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )  # fmt: skip
+            return (await process.communicate())[0].decode()
+
+        assert "waits for your word" in (seen := await shell(whose))
+        assert "let me in" not in seen
+        assert "CAPABILITY_DENIED" in await shell(f"{whose} --accept {sent['msg_id']}")
+        # A process whose parent has ended is below nobody but the first one.
+        told = await shell(f"(sleep 0.2; {whose}; {whose} --accept {sent['msg_id']}) & exit 0")
+        assert "let me in" in told
+        assert "is let in" in told, told
+        await js.receipt(sent["msg_id"], "delivered")
+        assert [one["content"] for one in await mail(alice)] == ["let me in"]
 
 
 @pytest.mark.clause("pi-peers-35", "pi-peers-40")
