@@ -58,13 +58,11 @@ class Room:
         self.codec = FrameCodec()
         self.hub = Hub(self.codec, self.now)
         self.ends: dict[str, End] = {}
-        self.journal: dict[tuple[str, str], Put] = {}
+        self.journal = {(put.kind, put.key): put for put in kept}
         self.plan = Plan()
         self._numbers = 0
         self._minted = 0
-        self.carry_out(self.hub.restore(list(kept), self.now))
-        for put in kept:
-            self.journal.setdefault((put.kind, put.key), put)
+        self.carry_out(self.hub.restore(self.journal.values(), self.now))
 
     @property
     def now(self) -> Moment:

@@ -45,6 +45,7 @@ from tieline.engine.brokering.raw import RawSockets
 from tieline.engine.brokering.sessions import Session
 from tieline.engine.brokering.state import State
 from tieline.engine.brokering.turn import Turn
+from tieline.errors import ProtocolError
 from tieline.model.moment import Moment
 
 __all__ = ["SWEEP_MS", "Hub"]
@@ -135,9 +136,12 @@ class Hub:
             "extension_state": state.bus.restore,
         }
         for row in sorted(rows, key=lambda row: (row.kind, row.key)):
+            take = takers.get(row.kind)
+            if take is None:
+                continue  # of a later version: it is not ours to judge
             try:
-                takers[row.kind](state.codec.parse(row.body))
-            except (ValueError, AttributeError):
+                take(state.codec.parse(row.body))
+            except (ValueError, AttributeError, ProtocolError):
                 turn.rows.append(Drop(row.kind, row.key))
         self._sweep(turn)
         return self._planned(turn)
