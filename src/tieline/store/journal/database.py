@@ -37,6 +37,7 @@ __all__ = [
     "last_errno",
     "opened_file",
     "read_verified",
+    "refuse_damaged_log",
     "refuse_unsafe",
     "rewrite",
     "telling_damage",
@@ -181,7 +182,7 @@ def read_verified(connection: apsw.Connection, path: str, vfs: str | None, insta
             raise Refused(
                 "VERSION_SKEW", f"{name} has schema {version}, this version knows {SCHEMA_VERSION}: update it"
             )
-        _refuse_damaged_log(connection, path, vfs)
+        refuse_damaged_log(connection, path, vfs)
         found = {row[0] for row in connection.execute("SELECT sql FROM sqlite_schema WHERE sql NOTNULL")}
         if version < 1 or found != _expected_objects():
             raise RecoveryRequired(f"{name}: its tables are not those of schema {SCHEMA_VERSION}")
@@ -198,7 +199,7 @@ def read_verified(connection: apsw.Connection, path: str, vfs: str | None, insta
 # ---------------------------------------------------------------- the log, byte by byte
 
 
-def _refuse_damaged_log(connection: apsw.Connection, path: str, vfs: str | None) -> None:
+def refuse_damaged_log(connection: apsw.Connection, path: str, vfs: str | None) -> None:
     """Refuse a log of which SQLite silently left out commits that were synced.
 
     SQLite reads the log up to its first bad frame. A cut of power explains one unfinished transaction

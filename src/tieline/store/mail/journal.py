@@ -23,7 +23,7 @@ from tieline.engine.brokering.contract import Drop, Put, RowKind
 from tieline.errors import RecoveryRequired, Refused
 from tieline.store.files import Directory, Seam, no_seam
 from tieline.store.files.checks import SPACE_ACTION
-from tieline.store.journal.database import connect, telling_damage
+from tieline.store.journal.database import connect, refuse_damaged_log, telling_damage
 
 __all__ = ["NAME", "MailJournal"]
 
@@ -76,6 +76,7 @@ class MailJournal:
                         connection.pragma("user_version", SCHEMA_VERSION)
                         connection.execute(_SCHEMA)
                 _verify(connection, path)
+                refuse_damaged_log(connection, path, None)
             os.fsync(directory.fd)
         except BaseException:
             connection.close()

@@ -144,6 +144,22 @@ def test_damaged_journal_is_named_and_left(directory: Directory, damage: Callabl
     assert path.read_bytes()[100:] == before[100:]
 
 
+@pytest.mark.clause("K17")
+def test_log_of_which_synced_commits_would_be_left_out_is_told(directory: Directory) -> None:
+    """SQLite reads a log up to its first bad frame and says nothing of those behind it."""
+    journal = MailJournal.open(directory)
+    for number in range(8):
+        journal.commit([Put("mail", str(number), bytes(900))])
+    journal.close()
+    log = Path(directory.path) / f"{NAME}-wal"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    log.write_bytes(data)
+    with pytest.raises(RecoveryRequired, match=f"{NAME}-wal"):
+        MailJournal.open(directory)
+    assert log.read_bytes() == data
+
+
 def test_journal_of_a_newer_version_is_refused(directory: Directory) -> None:
     """An older program leaves it alone."""
     MailJournal.open(directory).close()

@@ -1,0 +1,234 @@
+"""A broker's sessions: what their sockets say goes to the hub, and what it orders is kept, then said.
+
+Theory. The hub decides in the order in which the bytes came. Its plans are carried out in that order, too:
+one with rows waits until they are on stable storage, and those behind it wait with it. Rows that come in
+meanwhile go with the next sync, all at once. Most plans have none and wait for nothing.
+
+Rule 1: of a plan, rows are durable before any output is written, outputs keep their order, closes come last.
+Rule 2: when rows cannot be kept, nothing of that plan or of a later one is said: this broker ends, and its
+    sessions ask the next one, which knows what was kept.
+Rule 3: this module knows no frame and no rule of routing.
+
+Source: reference/intercom.md 6.3; specification of the intercom, "Persistence and lifecycle";
+DESIGN.md 2; reference/reliability.md K14.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Protocol
+
+from tieline.engine.brokering.contract import Command, Drop, Lost, Opened, Plan, Put, Tick
+from tieline.engine.brokering.hub import Hub
+from tieline.model.moment import Moment
+from tieline.shell.hub import CLOSE_SECONDS_MAX, HubLine
+from tieline.wire.intercom.protocol import BrokerLink
+from tieline.wire.intercom.saying import FrameCodec
+
+__all__ = ["IDLE_MS", "Keeping", "Sessions"]
+
+IDLE_MS = 5_000
+"""How long a broker without sessions and without mail waits for the next session."""
+ROWS_PER_COMMIT_MAX = 4_096
+CLOSE_POLL_SECONDS = 0.01
+
+
+class Keeping(Protocol):
+    """Where rows are kept: `store.mail.MailJournal`."""
+
+    def commit(self, rows: list[Put | Drop]) -> None:
+        """Keep and drop these, synced."""
+
+
+class Sessions:
+    """The links of one broker, and its hub.
+
+    Attributes:
+        is_over: Set when the broker is to end: idle for `IDLE_MS`, or `failure`.
+        failure: Why rows could not be kept; None while all is well.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        codec: FrameCodec,
+        keeping: Keeping,
+        mint: Callable[[], str],
+        clock: Callable[[], Moment],
+    ) -> None:
+        self._hub, self._codec, self._keeping = hub, codec, keeping
+        self._mint, self._clock = mint, clock
+        self._loop = asyncio.get_running_loop()
+        self._links: dict[int, tuple[BrokerLink, HubLine]] = {}
+        self._link_count = 0
+        self._plans: deque[Plan] = deque()
+        self._writer = ThreadPoolExecutor(1, "mail")
+        self._writing: asyncio.Future[None] | None = None
+        self._kept_count = 0  # so many of the first plans are kept, and not said yet
+        self._is_saying = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_arming = False
+        self._deadline_ms: int | None = None
+        self._idle_since_ms: int | None = None
+        self.is_over = asyncio.Event()
+        self.failure: BaseException | None = None
+
+    def begin(self, plan: Plan) -> None:
+        """Carry out what the hub orders first, before anybody connects."""
+        self._take(plan)
+
+    # ------------------------------------------------------------ what the lines say
+
+    def accepted(self, line: HubLine) -> int:
+        """A far end of this user connected; return the number of its link."""
+        self._link_count += 1
+        number = self._link_count
+        self._links[number] = (BrokerLink(number, self._mint, self._codec), line)
+        self._ask(Opened(number, line.process_id))
+        return number
+
+    def received(self, number: int, data: bytes) -> None:
+        """Bytes came in."""
+        found = self._links.get(number)
+        if found is None:
+            return
+        link, line = found
+        for command in link.receive_data(data, self._clock()):
+            self._ask(command)
+        self._flush(link, line)
+        if link.is_closed:
+            self._hang_up(number)
+
+    def lost(self, number: int) -> None:
+        """The socket is closed, by whoever."""
+        if self._links.pop(number, None) is not None:
+            self._ask(Lost(number))
+
+    # ------------------------------------------------------------ what the hub orders
+
+    def _ask(self, command: Command) -> None:
+        if self.failure is None:
+            self._take(self._hub.handle(command, self._clock()))
+
+    def _take(self, plan: Plan) -> None:
+        self._deadline_ms, self._idle_since_ms = plan.deadline_ms, plan.idle_since_ms
+        self._plans.append(plan)
+        self._carry_out()
+        self._arm()
+
+    def _carry_out(self) -> None:
+        """Say what may be said; start to keep what comes next, unless that goes on already."""
+        if self._is_saying:
+            return  # who says a plan goes on with what its closes brought
+        self._is_saying = True
+        try:
+            while self._plans and self._writing is None and self.failure is None:
+                if self._kept_count:
+                    self._kept_count -= 1
+                elif self._plans[0].rows:
+                    self._keep()
+                    return
+                self._say(self._plans.popleft())
+        finally:
+            self._is_saying = False
+
+    def _keep(self) -> None:
+        """Put the rows of the next plans on stable storage, in one sync."""
+        rows: list[Put | Drop] = []
+        count = 0
+        for plan in self._plans:
+            if count and len(rows) + len(plan.rows) > ROWS_PER_COMMIT_MAX:
+                break
+            rows += plan.rows
+            count += 1
+        self._writing = self._loop.run_in_executor(self._writer, self._keeping.commit, rows)
+        self._writing.add_done_callback(partial(self._kept, count))
+
+    def _kept(self, plan_count: int, done: "asyncio.Future[None]") -> None:
+        self._writing = None
+        self.failure = done.exception()
+        if self.failure is not None:
+            self.is_over.set()
+            return
+        self._kept_count = plan_count
+        self._carry_out()
+        self._arm()
+
+    def _say(self, plan: Plan) -> None:
+        spoken: dict[int, tuple[BrokerLink, HubLine]] = {}
+        for number, output in plan.outputs:
+            found = self._links.get(number)
+            if found is not None:
+                found[0].send(output)
+                spoken[number] = found
+        for link, line in spoken.values():
+            self._flush(link, line)
+        for number in plan.closes:
+            self._hang_up(number)
+
+    @staticmethod
+    def _flush(link: BrokerLink, line: HubLine) -> None:
+        data = link.data_to_send()
+        if data:
+            line.write(data)
+
+    def _hang_up(self, number: int) -> None:
+        """Close a link; the hub is told at once, so that nothing more is routed to it."""
+        found = self._links.pop(number, None)
+        if found is not None:
+            self._flush(*found)
+            found[1].close()
+            self._ask(Lost(number))
+
+    # ------------------------------------------------------------ time
+
+    def _arm(self) -> None:
+        """Set the one timer anew, once per turn of the loop."""
+        if not self._is_arming:
+            self._is_arming = True
+            self._loop.call_soon(self._set_timer)
+
+    def _set_timer(self) -> None:
+        self._is_arming = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        dues = [] if self._deadline_ms is None else [self._deadline_ms]
+        if self._idle_since_ms is not None:
+            dues.append(self._idle_since_ms + IDLE_MS)
+        if dues and not self.is_over.is_set():
+            delay_ms = max(1, min(dues) - self._clock().mono_ms)
+            self._timer = self._loop.call_later(delay_ms / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now_ms = self._clock().mono_ms
+        if self._idle_since_ms is not None and now_ms >= self._idle_since_ms + IDLE_MS:
+            self.is_over.set()
+        elif self._deadline_ms is not None and now_ms >= self._deadline_ms:
+            self._ask(Tick())
+        else:
+            self._arm()
+
+    # ------------------------------------------------------------ the end
+
+    async def close(self) -> None:
+        """Keep what was decided, say it, then close every link; where rows could not be kept, say nothing."""
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+            await asyncio.sleep(0)  # its callback says what was kept, and may start the next
+        links, self._links = self._links, {}
+        for link, line in links.values():
+            if self.failure is None:
+                self._flush(link, line)
+                line.close()
+            else:
+                line.abort()
+        until = self._loop.time() + CLOSE_SECONDS_MAX
+        while any(line.is_open for _, line in links.values()) and self._loop.time() < until:  # noqa: ASYNC110 - only here
+            await asyncio.sleep(CLOSE_POLL_SECONDS)
+        self._writer.shutdown()

@@ -1,0 +1,277 @@
+"""A broker's sessions: rows before words, words in their order, and when nobody needs a broker any more."""
+
+import asyncio
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from tieline.engine.brokering.contract import Command, Departed, Drop, Lost, Opened, Plan, Put, Tick
+from tieline.engine.brokering.hub import Hub
+from tieline.errors import Refused
+from tieline.model.moment import Moment
+from tieline.runtime.broker.sessions import IDLE_MS, Sessions
+from tieline.wire.intercom.protocol import BrokerLink
+from tieline.wire.intercom.saying import FrameCodec
+
+pytestmark = pytest.mark.asyncio
+ROW = Put("mail", "1", b"{}")
+
+
+class Line:
+    """A socket that only remembers."""
+
+    process_id = 7
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+        self.is_open = True
+        self.ended = ""
+
+    def write(self, data: bytes) -> None:
+        while data:
+            (length,) = struct.unpack(">I", data[:4])
+            self.written.append(msgspec.json.decode(data[4 : 4 + length]))
+            data = data[4 + length :]
+
+    def close(self) -> None:
+        self.is_open, self.ended = False, self.ended or "closed"
+
+    def abort(self) -> None:
+        self.is_open, self.ended = False, "aborted"
+
+
+class Keeping:
+    """A store that keeps when it is let."""
+
+    def __init__(self) -> None:
+        self.commits: list[list[Put | Drop]] = []
+        self.may_go = threading.Event()
+        self.may_go.set()
+        self.error: Exception | None = None
+
+    def commit(self, rows: list[Put | Drop]) -> None:
+        assert self.may_go.wait(5)
+        if self.error is not None:
+            raise self.error
+        self.commits.append(rows)
+
+
+class FakeHub:
+    """A hub that answers as it is told, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Command] = []
+        self.answer: Callable[[Command], Plan] = lambda command: Plan()
+
+    def handle(self, command: Command, now: Moment) -> Plan:
+        self.asked.append(command)
+        return self.answer(command)
+
+
+class Clock:
+    """Monotonic time that a test moves; wall time stands."""
+
+    def __init__(self) -> None:
+        self.mono_ms = 1_000
+
+    def __call__(self) -> Moment:
+        return Moment(5, self.mono_ms)
+
+
+class Ground:
+    """Sessions over fakes, with links whose dialect is known."""
+
+    def __init__(self) -> None:
+        self.hub, self.keeping, self.clock = FakeHub(), Keeping(), Clock()
+        self.sessions = Sessions(
+            self.hub,  # type: ignore[arg-type]
+            FrameCodec(),
+            self.keeping,
+            lambda: "00000000-0000-4000-8000-000000000000",
+            self.clock,
+        )
+
+    def join(self) -> tuple[int, Line]:
+        line = Line()
+        number = self.sessions.accepted(line)  # type: ignore[arg-type]
+        self.say(number, type="register", session={"cwd": "/", "model": "m"})
+        return number, line
+
+    def say(self, number: int, **frame: Any) -> None:
+        data = msgspec.json.encode(frame)
+        self.sessions.received(number, struct.pack(">I", len(data)) + data)
+
+    def plans(self, *plans: Plan) -> None:
+        """Answer the next lists with these, everything else with nothing."""
+        left = list(plans)
+        self.hub.answer = lambda command: left.pop(0) if type(command).__name__ == "ListAsked" else Plan()
+
+
+@pytest_asyncio.fixture
+async def ground() -> Ground:
+    """Sessions of nobody yet."""
+    return Ground()
+
+
+def said(line: Line) -> list[str]:
+    return [frame["sessionId"] for frame in line.written]
+
+
+@pytest.mark.clause("I42")
+async def test_words_wait_for_rows_and_later_words_wait_behind_them(ground: Ground) -> None:
+    """What is said after a row was ordered is said when it is kept; rows that came meanwhile go at once."""
+    number, line = ground.join()
+    ground.plans(
+        Plan(outputs=((number, Departed("0")),)),
+        Plan(rows=(ROW,), outputs=((number, Departed("1")),)),
+        Plan(outputs=((number, Departed("2")),)),
+        Plan(rows=(Drop("mail", "1"),), outputs=((number, Departed("3")),)),
+        Plan(rows=(ROW,), outputs=((number, Departed("4")),)),
+    )
+    ground.keeping.may_go.clear()
+    for count in range(5):
+        ground.say(number, type="list", requestId=str(count))
+    await asyncio.sleep(0.05)
+    assert said(line) == ["0"]
+    ground.keeping.may_go.set()
+    async with asyncio.timeout(5):
+        while len(line.written) < 5:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.005)
+    assert said(line) == ["0", "1", "2", "3", "4"]
+    assert ground.keeping.commits == [[ROW], [Drop("mail", "1"), ROW]]
+    await ground.sessions.close()
+
+
+@pytest.mark.clause("I42", "K4")
+async def test_rows_that_cannot_be_kept_end_the_broker_without_a_word(ground: Ground) -> None:
+    """Nothing of that plan or of a later one is said; the links are cut."""
+    number, line = ground.join()
+    ground.plans(
+        Plan(rows=(ROW,), outputs=((number, Departed("1")),)), Plan(outputs=((number, Departed("2")),))
+    )
+    ground.keeping.error = Refused("QUEUE_FULL", "full")
+    ground.say(number, type="list", requestId="1")
+    ground.say(number, type="list", requestId="2")
+    async with asyncio.timeout(5):
+        await ground.sessions.is_over.wait()
+    assert ground.sessions.failure is ground.keeping.error
+    count = len(ground.hub.asked)
+    ground.say(number, type="list", requestId="3")
+    await ground.sessions.close()
+    assert (said(line), line.ended) == ([], "aborted")
+    assert len(ground.hub.asked) == count
+
+
+async def test_link_that_breaks_the_rules_is_closed_and_told_lost_once(ground: Ground) -> None:
+    """What was whole before still counts; what comes after it is nobody's."""
+    number, line = ground.join()
+    other, other_line = ground.join()
+    ground.hub.answer = lambda command: (
+        Plan(outputs=((other, Departed("gone")),)) if isinstance(command, Lost) else Plan()
+    )
+    good = msgspec.json.encode({"type": "list", "requestId": "1"})
+    ground.sessions.received(number, struct.pack(">I", len(good)) + good + b"\xff\xff\xff\xff")
+    assert line.ended == "closed"
+    assert [type(command).__name__ for command in ground.hub.asked[-2:]] == ["ListAsked", "Lost"]
+    assert said(other_line) == ["gone"]
+    ground.sessions.lost(number)
+    ground.sessions.received(number, b"late")
+    assert [command for command in ground.hub.asked if isinstance(command, Lost)] == [Lost(number)]
+    assert other_line.is_open
+    await ground.sessions.close()
+
+
+async def test_plan_that_closes_a_link_says_its_words_first_and_lost_after_them(ground: Ground) -> None:
+    """Who is replaced is told; the rest of the plan is said before what its end brings."""
+    number, line = ground.join()
+    other, other_line = ground.join()
+
+    def answer(command: Command) -> Plan:
+        if isinstance(command, Lost):
+            return Plan(rows=(ROW,), outputs=((other, Departed("second")),))
+        if type(command).__name__ == "ListAsked":
+            outputs = ((number, Departed("last")), (other, Departed("first")), (99, Departed("nobody")))
+            return Plan(outputs=outputs, closes=(number, 99))
+        return Plan()
+
+    ground.hub.answer = answer
+    ground.say(other, type="list", requestId="1")
+    assert (said(line), line.ended) == (["last"], "closed")
+    assert said(other_line) == ["first"]
+    await ground.sessions.close()
+    assert said(other_line) == ["first", "second"]
+
+
+async def test_many_rows_are_kept_in_bounded_commits(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One plan is never split; the next commit takes what did not fit."""
+    monkeypatch.setattr("tieline.runtime.broker.sessions.ROWS_PER_COMMIT_MAX", 3)
+    number, line = ground.join()
+    two = Plan(rows=(ROW, ROW), outputs=((number, Departed("x")),))
+    ground.plans(two, two, Plan(rows=(ROW,) * 5, outputs=((number, Departed("x")),)))
+    ground.keeping.may_go.clear()
+    for count in range(3):
+        ground.say(number, type="list", requestId=str(count))
+    ground.keeping.may_go.set()
+    await ground.sessions.close()
+    assert [len(commit) for commit in ground.keeping.commits] == [2, 2, 5]
+    assert len(line.written) == 3
+
+
+@pytest.mark.clause("intercom-127", "intercom-128")
+async def test_idle_broker_is_over_after_five_seconds_and_not_before(ground: Ground) -> None:
+    """Counted from the hub's word; a session, or held mail, takes that back."""
+    ground.sessions.begin(Plan(idle_since_ms=1_000))
+    ground.clock.mono_ms = 1_000 + IDLE_MS - 1
+    await asyncio.sleep(0.05)
+    assert not ground.sessions.is_over.is_set()
+    ground.sessions.begin(Plan(idle_since_ms=None))
+    ground.clock.mono_ms = 1_000 + IDLE_MS
+    await asyncio.sleep(0.05)
+    assert not ground.sessions.is_over.is_set()
+    ground.sessions.begin(Plan(idle_since_ms=1_000))
+    async with asyncio.timeout(1):
+        await ground.sessions.is_over.wait()
+    assert ground.hub.asked == []
+    await ground.sessions.close()
+
+
+async def test_deadline_is_asked_as_a_tick_when_it_is_reached(ground: Ground) -> None:
+    """Not before, and once; a clock that went slower than the timer is waited for."""
+    ground.sessions.begin(Plan(deadline_ms=1_010))
+    await asyncio.sleep(0.05)
+    assert ground.hub.asked == []
+    ground.clock.mono_ms = 1_010
+    async with asyncio.timeout(1):
+        while not ground.hub.asked:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.005)
+    await asyncio.sleep(0.02)
+    assert ground.hub.asked == [Tick()]
+    await ground.sessions.close()
+
+
+async def test_close_waits_for_sockets_that_take_what_was_said(ground: Ground) -> None:
+    """A far end that is slow gets its last words; the kernel's process id came with it."""
+    _, line = ground.join()
+    assert ground.hub.asked[0] == Opened(1, 7)
+
+    def slowly() -> None:
+        line.ended = "closing"
+        asyncio.get_running_loop().call_later(0.05, lambda: setattr(line, "is_open", False))
+
+    line.close = slowly  # type: ignore[method-assign]
+    await ground.sessions.close()
+    assert (line.ended, line.is_open) == ("closing", False)
+
+
+async def test_real_hub_and_link_fit(ground: Ground) -> None:
+    """The names that are used here are theirs."""
+    codec = FrameCodec()
+    hub = Hub(codec, ground.clock())
+    link = BrokerLink(1, lambda: "x", codec)
+    assert hub.restore([], ground.clock()).outputs == ()
+    assert link.receive_data(b"", ground.clock()) == []
