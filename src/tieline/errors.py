@@ -90,6 +90,12 @@ LOCAL_CODES: dict[str, str] = {
     "FOREIGN_NAMESPACE": "this process is in another container: use the MCP tool of the agent's own door",
     "VERSION_SKEW": "restart the older program so that both are of the same version",
     "USAGE": "correct what the text names; every command explains itself with --help",
+    "DENIED": "its person said no: ask that person, not the agent",
+    "REFUSED": "that window takes no messages: ask its person to set accept to ask or accept",
+    "DUPLICATE": "nothing: the recipient has these very words already; say what is new in another text",
+    "HOP_LIMIT": "end this chain: the message went through too many agents",
+    "MALFORMED_WRAPPER": "send the text without a message tag of another's making in it",
+    "DROPPED": "send one message again later, under a new id, and only if it still matters",
 }
 """Codes that never leave this machine's own doors."""
 

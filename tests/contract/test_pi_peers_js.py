@@ -223,6 +223,22 @@ AUTH = {"text": '{"type":"auth","token":"$TOKEN"}\n'}
 ID = "00000000-0000-4000-8000-0000000000{:02x}"
 
 
+@pytest.mark.clause("pi-peers-35")
+async def test_refusal_of_a_window_is_no_unknown_outcome_for_a_command(private_home: Path) -> None:
+    """What the window definitely did not take ends as a refusal, with its word and what would help."""
+    async with meeting(private_home) as place:
+        _js, alice = await place.window("js", PI_PEERS_ACCEPT="off"), await place.root("alice")
+        refusal = await alice.call("send_peer_message", to="js", content="x")
+        assert refusal_code(refusal) == "REFUSED"
+        process = await asyncio.create_subprocess_exec(
+            "tieline", "send", "--instance", alice.who["instanceId"], "js", "y",
+            env={**os.environ, "TIELINE_HOME": str(place.home)}, cwd=place.home,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await process.communicate()
+        assert (process.returncode, out, b"REFUSED" in err) == (1, b"", True), err
+
+
 @pytest.mark.clause(
     "pi-peers-29", "pi-peers-32", "pi-peers-40", "pi-peers-41", "pi-peers-U13", "pi-peers-U18"
 )

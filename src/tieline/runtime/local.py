@@ -21,7 +21,15 @@ from tieline.model.receipt import Receipt, State
 from tieline.runtime import answers, render
 from tieline.runtime.calls import Actor, Params, Reach, Reply
 from tieline.runtime.sending import Wish, expires_ms, latest, settled, submit
-from tieline.runtime.tools import Bounds, PeerMessages, cursor_number, is_answer, read_mail, reading_peer
+from tieline.runtime.tools import (
+    Bounds,
+    PeerMessages,
+    cursor_number,
+    is_answer,
+    read_mail,
+    reading_peer,
+    refused,
+)
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
@@ -160,10 +168,8 @@ async def _send_one(node: "Node", actor: Actor, asked: Send, to: str) -> dict[st
         return error
     receipt = await settled(node, receipt, _bounded(asked.wait_ms))
     if receipt.state is State.REJECTED:
-        code = receipt.outcome or "PEER_OFFLINE"
-        return Refused(
-            code, f"{target.alias} refused message {receipt.message_id}", is_retryable=receipt.is_retryable
-        )
+        text = f"{target.alias} refused message {receipt.message_id}"
+        return refused(receipt, target.peer.wire, text)
     return _shape(node, target, receipt)
 
 

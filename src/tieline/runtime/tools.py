@@ -21,6 +21,7 @@ from tieline.errors import OutcomeUnknown, Refusal, Refused
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Delivery
 from tieline.model.receipt import Receipt, State
+from tieline.model.traits import NATIVE, TRAITS
 from tieline.runtime import render
 from tieline.runtime.calls import Actor, Params, Reach, Reply
 from tieline.runtime.sending import Wish, expires_ms, reach_of, settled, submit
@@ -29,7 +30,16 @@ if TYPE_CHECKING:
     from tieline.runtime.node import Node
     from tieline.runtime.resources.feed import Told
 
-__all__ = ["TABLE", "Bounds", "PeerMessages", "cursor_number", "is_answer", "read_mail", "reading_peer"]
+__all__ = [
+    "TABLE",
+    "Bounds",
+    "PeerMessages",
+    "cursor_number",
+    "is_answer",
+    "read_mail",
+    "reading_peer",
+    "refused",
+]
 
 EVENTS_PER_READ_MAX = 100
 MESSAGES_PER_READ_MAX = 16
@@ -137,8 +147,8 @@ async def send_peer_message(node: "Node", actor: Actor, asked: SendPeerMessage, 
     )
     target, first = await submit(node, peer, wish)
     receipt = await settled(node, first, node.settings.limits.acknowledgement_ms + 500)
-    refuse_failure(receipt)
     wire = target.peer.wire
+    refuse_failure(receipt, wire)
     shape = render.receipt(receipt, expires_ms(node, receipt), wire)
     shape["target"] = {"peerId": target.peer.id, "alias": target.alias}
     shape["text"] = render.receipt_text(receipt, wire)
@@ -156,18 +166,26 @@ def tool_message_id(peer_id: str, call_id: str) -> str:
     return "tool-" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def refuse_failure(receipt: Receipt) -> None:
-    """Raise what a receipt of refusal or expiry says."""
+def refuse_failure(receipt: Receipt, wire: str = NATIVE.name) -> None:
+    """Raise what a receipt of refusal or expiry says of a message that took `wire`."""
     if receipt.state is State.REJECTED:
-        raise Refused(
-            receipt.outcome or "PEER_OFFLINE",
-            f"message {receipt.message_id} was refused; nothing was stored at the recipient",
-            is_retryable=receipt.is_retryable,
-        )
+        text = f"message {receipt.message_id} was refused; nothing was stored at the recipient"
+        raise refused(receipt, wire, text)
     if receipt.state is State.EXPIRED:
         raise OutcomeUnknown(
             f"message {receipt.message_id} expired: {receipt.outcome or 'unread'}", receipt.message_id
         )
+
+
+def refused(receipt: Receipt, wire: str, text: str) -> Refused:
+    """Return the error that a receipt of refusal is; the same id helps only where a wire asks again by it."""
+    is_settled = TRAITS[wire].retry == "never"
+    error = Refused(
+        receipt.outcome or "PEER_OFFLINE", text, is_retryable=receipt.is_retryable and not is_settled
+    )
+    if is_settled and error.code in ("RATE_LIMITED", "QUEUE_FULL"):
+        return error.advising("wait for it to be idle, then send one message with all of it, under a new id")
+    return error
 
 
 async def peer_messages(node: "Node", actor: Actor, asked: PeerMessages, _call: str | None) -> Reply:

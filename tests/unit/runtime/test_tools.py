@@ -8,7 +8,7 @@ import pytest
 from tests.unit.runtime.roots import call, host_of, two
 from tieline import OutcomeUnknown, Refused
 from tieline.model.receipt import Receipt, State
-from tieline.runtime.tools import cursor_number, refuse_failure, tool_message_id
+from tieline.runtime.tools import cursor_number, refuse_failure, refused, tool_message_id
 
 pytestmark = pytest.mark.asyncio
 
@@ -192,3 +192,13 @@ async def test_scope_all_asks_for_no_more_than_is_configured(private_home: Path)
         with pytest.raises(Refused) as caught:
             await call(alice, "list_peers", scope="machine")
         assert caught.value.code == "SCOPE_DENIED"
+
+
+async def test_refusal_of_a_wire_without_retry_offers_no_repeat_of_the_id() -> None:
+    """Where a repeat would be a second message, the next action is a new one; natively the same id helps."""
+    receipt = Receipt("m", "a", "b", State.REJECTED, 1, outcome="RATE_LIMITED", is_retryable=True)
+    native, window = refused(receipt, "native", "x"), refused(receipt, "pi-peers", "x")
+    assert (native.is_retryable, "same message id" in native.action) == (True, True)
+    assert (window.is_retryable, "under a new id" in window.action) == (False, True)
+    denied = refused(Receipt("m", "a", "b", State.REJECTED, 1, outcome="DENIED"), "pi-peers", "x")
+    assert "person" in denied.action
