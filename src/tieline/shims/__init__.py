@@ -1,0 +1,14 @@
+"""Small programs for other languages that ship with the package; no Python runs in them.
+
+Nothing here imports the rest of the package, and nothing of the package imports this.
+
+Source: specification of the intercom, "Supported non-model client"; docs/javascript-client.md.
+"""
+
+import os
+from typing import Final
+
+__all__ = ["INTERCOM_CLIENT"]
+
+INTERCOM_CLIENT: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "intercom-client.mjs")
+"""Absolute path of the JavaScript module that joins the intercom as a client that no model drives."""
