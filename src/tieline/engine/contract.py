@@ -144,6 +144,7 @@ class Settle(msgspec.Struct, frozen=True):
     receipt: Receipt | None = None
     refusal: Refusal | None = None
     is_gone: bool = False  # with UNREACHED: the recipient's incarnation is proven dead
+    said: str | None = None  # with WRITTEN: one of `receipt.NOTES`, the word of who carries it on
 
 
 class DirectoryTold(msgspec.Struct, frozen=True):

@@ -9,7 +9,8 @@ Rule 2: every (state, state) pair is in exactly one of the tables; a pair that i
     late and repeated receipts are normal.
 Rule 3: a time once stated never changes.
 Rule 4: that a recipient asks its person is its word, and no custody: our word stays `unknown`, with HELD.
-Rule 5: this module knows neither clock nor disk nor wire; it is told.
+Rule 5: how far it came on its way is kept beside `unknown`, and never becomes less.
+Rule 6: this module knows neither clock nor disk nor wire; it is told.
 
 Source: reference/native.md 2.6b, 3.3, 3.4 "head retry"; reference/reliability.md I4, I15, I19, I20.
 """
@@ -20,7 +21,7 @@ import msgspec
 
 from tieline.config import RETRY_FIRST_MS, RETRY_LAST_MS
 from tieline.errors import Refusal
-from tieline.model.receipt import HELD, THEIRS, Durability, Receipt, State
+from tieline.model.receipt import HELD, NOTES, THEIRS, Durability, Receipt, State
 
 __all__ = [
     "ENDED",
@@ -107,6 +108,10 @@ def step(known: Known, receipt: Receipt, unstated: Durability = Durability.UNSTA
         if known.state not in (State.PENDING, State.UNKNOWN) or known.outcome == HELD:
             return None
         return msgspec.structs.replace(known, state=State.UNKNOWN, outcome=HELD)
+    if receipt.is_note:
+        if known.state is not State.UNKNOWN or _rank(receipt.outcome) <= _rank(known.outcome):
+            return None
+        return msgspec.structs.replace(known, outcome=receipt.outcome)
     pair = (known.state, receipt.state)
     if receipt.state not in THEIRS or pair in IGNORED or pair in REENTRY:
         return None
@@ -129,11 +134,19 @@ def step(known: Known, receipt: Receipt, unstated: Durability = Durability.UNSTA
     )
 
 
-def lost(known: Known) -> Known | None:
-    """Return what is known after a transmission without an answer, or None when more is known already."""
+def lost(known: Known, said: str | None = None) -> Known | None:
+    """Return what is known after a transmission that the recipient did not answer, or None when more is known.
+
+    `said` is the word of who carries it on, one of `NOTES`.
+    """
     if (known.state, State.UNKNOWN) not in MOVES:
         return None
-    return msgspec.structs.replace(known, state=State.UNKNOWN)
+    return msgspec.structs.replace(known, state=State.UNKNOWN, outcome=said or known.outcome)
+
+
+def _rank(outcome: str | None) -> int:
+    """Return how much a note says: -1 for what is none."""
+    return NOTES.index(outcome) if outcome in NOTES else -1
 
 
 def refused(known: Known, refusal: Refusal) -> Known | None:

@@ -9,7 +9,22 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["DENIED", "FINAL", "HELD", "HELD_EXPIRED", "THEIRS", "Durability", "Event", "Receipt", "State"]
+__all__ = [
+    "BROKER_ACCEPTED",
+    "BROKER_QUEUED",
+    "CHECKPOINTED",
+    "DENIED",
+    "FINAL",
+    "HELD",
+    "HELD_EXPIRED",
+    "NOTES",
+    "PLACED",
+    "THEIRS",
+    "Durability",
+    "Event",
+    "Receipt",
+    "State",
+]
 
 HELD = "HELD"
 """Outcome beside `pending`, as a recipient states it: its person is asked before the message is taken. The
@@ -18,6 +33,15 @@ DENIED = "DENIED"
 """Outcome beside `rejected`: the person said no."""
 HELD_EXPIRED = "HELD_EXPIRED"
 """Outcome beside `expired`: the person said nothing in time."""
+
+
+BROKER_QUEUED = "BROKER_QUEUED"
+BROKER_ACCEPTED = "BROKER_ACCEPTED"
+CHECKPOINTED = "CHECKPOINTED"
+PLACED = "PLACED"
+NOTES = (BROKER_QUEUED, BROKER_ACCEPTED, CHECKPOINTED, PLACED)
+"""Outcomes beside `unknown`, each more than the one before and none of them custody: a broker holds it back,
+or passed it on; the recipient's program wrote it down, or handed it to its model's queue."""
 
 
 class State(StrEnum):
@@ -64,6 +88,11 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     def is_held(self) -> bool:
         """Whether it states that the recipient's person is being asked."""
         return self.state is State.PENDING and self.outcome == HELD
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it tells how far the message came, short of anybody's custody."""
+        return self.state is State.UNKNOWN and self.outcome in NOTES
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

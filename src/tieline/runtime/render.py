@@ -14,7 +14,16 @@ from tieline.engine.contract import Held, Sent
 from tieline.model.identity import Descriptor
 from tieline.model.message import Envelope
 from tieline.model.moment import NEVER_MS, to_iso
-from tieline.model.receipt import HELD, Event, Receipt, State
+from tieline.model.receipt import (
+    BROKER_ACCEPTED,
+    BROKER_QUEUED,
+    CHECKPOINTED,
+    HELD,
+    PLACED,
+    Event,
+    Receipt,
+    State,
+)
 from tieline.model.traits import NATIVE, TRAITS
 
 __all__ = ["REPLIED_TEXT", "descriptor", "event", "message", "receipt", "receipt_text", "sent_message"]
@@ -158,6 +167,12 @@ def event(item: Event) -> dict[str, Any]:
 
 
 REPLIED_TEXT = "The recipient replied."
+_NOTES = {
+    BROKER_QUEUED: "The broker holds it back for a moment, or until its recipient returns.",
+    BROKER_ACCEPTED: "The broker passed it on; whether the recipient took it is not told.",
+    CHECKPOINTED: "The recipient's program wrote it down; whether a model read it is not known.",
+    PLACED: "The recipient's program placed it before its model; whether that read it is not known.",
+}
 _TEXTS = {
     State.PENDING: "Stored here, not yet handed over; it is retried until it expires.",
     State.UNKNOWN: (
@@ -184,6 +199,8 @@ def receipt_text(item: Receipt, wire: str = NATIVE.name) -> str:
         return (
             "The recipient asks its person first; the answer comes as an event. Do not send it again. (HELD)"
         )
+    if item.state is State.UNKNOWN and item.outcome in _NOTES:
+        return f"{_NOTES[item.outcome]} Do not send it again. ({item.outcome})"
     if item.state is State.UNKNOWN and traits.retry == "never":
         return (
             "Written; whether the recipient took it is not known yet. It is not sent again by itself: "

@@ -22,7 +22,7 @@ from tieline.machine.outbox import (
     step,
     undelivered,
 )
-from tieline.model.receipt import FINAL, HELD, Durability, Receipt, State
+from tieline.model.receipt import FINAL, HELD, NOTES, Durability, Receipt, State
 
 P, U, A, C = State.PENDING, State.UNKNOWN, State.ACCEPTED, State.CONSUMED
 R, J, E = State.REPLIED, State.REJECTED, State.EXPIRED
@@ -202,3 +202,26 @@ def test_step_of_receipt_without_durability_takes_the_wires() -> None:
         after = step(Known(), msgspec.structs.replace(told, durability=stated), Durability.VOLATILE)
         assert after is not None
         assert after.durability is expected
+
+
+def test_step_to_a_note_only_says_more_than_the_one_before() -> None:
+    """How far it came grows beside unknown, never shrinks, and yields to the recipient's own word."""
+    known: Known | None = lost(Known(), NOTES[0])
+    for word in NOTES[1:]:
+        assert known is not None
+        told = Receipt("m", "a", "b", U, 0, outcome=word)
+        after = step(known, told)
+        assert after is not None
+        assert (after.state, after.outcome) == (U, word)
+        assert step(after, told) is None
+        assert step(after, Receipt("m", "a", "b", U, 0, outcome=NOTES[0])) is None
+        known = after
+    assert known is not None
+    accepted = step(known, Receipt("m", "a", "b", A, 0))
+    assert accepted is not None
+    assert (accepted.state, accepted.outcome) == (A, None)
+    assert all(
+        step(Known(state=one), Receipt("m", "a", "b", U, 0, outcome=NOTES[0])) is None
+        for one in State
+        if one is not U
+    )

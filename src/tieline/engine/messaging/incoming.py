@@ -324,7 +324,8 @@ def receipt(turn: Turn, command: ReceiptTold) -> None:
         custody.count("receipts_ignored")
         turn.tell_peer(command.asked, _NOT_YOURS)
         return
-    if told.state not in THEIRS and not (told.is_held and record.traits.holds):
+    is_word = (told.is_held and record.traits.holds) or (told.is_note and not record.traits.has_status)
+    if told.state not in THEIRS and not is_word:
         turn.tell_peer(command.asked, Refusal("INVALID_PARAMS", "that state is not a recipient's to say"))
         return
     turn.is_urgent = True

@@ -353,7 +353,9 @@ def _settle_transmit(turn: Turn, record: Record, command: Settle) -> None:
         case Outcome.LOST:
             _lost(turn, record)
         case Outcome.WRITTEN:
-            _written(turn, record)
+            _written(turn, record, command.said)
+            if command.said is not None:  # more will not be told of a reply where brokers answer
+                _answer_arrived(turn, record.envelope)
         case Outcome.UNREACHED:
             _unreached(turn, record, command, is_present=is_present)
     if record.is_overdue or record.deadline_ms <= turn.now.mono_ms:
@@ -426,7 +428,7 @@ def _lost(turn: Turn, record: Record) -> None:
     _back_off(turn, record)
 
 
-def _written(turn: Turn, record: Record) -> None:
+def _written(turn: Turn, record: Record, said: str | None = None) -> None:
     """It left, and no answer comes on its link: nobody knows, it is not sent again, the next one may go."""
     transit = record.transit
     if transit is None:
@@ -435,7 +437,7 @@ def _written(turn: Turn, record: Record) -> None:
     if not transit.is_lapsed:
         transit.is_lapsed = True
         turn.custody.leave_route(record)
-    known = outbox.lost(record.known)
+    known = outbox.lost(record.known, said)
     if known is not None:
         turn.move_sent(record, known)
 

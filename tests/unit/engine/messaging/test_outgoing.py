@@ -13,6 +13,7 @@ from tests.unit.engine.messaging.kit import (
     C,
     accepted,
     draft,
+    envelope,
     receipt,
     sends_of,
     transmitted,
@@ -27,6 +28,7 @@ from tieline.engine.contract import (
     EndRun,
     MessageRow,
     MoveRow,
+    Offer,
     Outcome,
     PushReceipt,
     ReceiptTold,
@@ -37,7 +39,7 @@ from tieline.engine.contract import (
 from tieline.errors import Refusal
 from tieline.model.identity import Peer, foreign_instance
 from tieline.model.message import Attachment, Delivery
-from tieline.model.receipt import HELD, Durability, Receipt, State
+from tieline.model.receipt import HELD, NOTES, Durability, Receipt, State
 
 RUN = Peer("a", "run")
 WINDOW = Peer(foreign_instance("pi-peers", "s1"))
@@ -977,3 +979,51 @@ def test_submit_of_a_large_text_is_bound_by_the_recipients_wire() -> None:
     assert code(bench.submit("m1", B, content=text)) == "MESSAGE_TOO_LARGE"
     assert code(bench.submit("m1", WINDOW, content=text)) is None
     assert code(bench.submit("m2", WINDOW, content="x" * ((1 << 20) + 1))) == "MESSAGE_TOO_LARGE"
+
+
+# ---------------------------------------------------------------- a wire whose broker answers
+
+SESSION = Peer(foreign_instance("intercom", "pi-1"))
+
+
+@pytest.mark.parametrize("word", NOTES[:2])
+def test_answer_of_a_broker_is_kept_beside_unknown_and_lets_the_next_go(word: str) -> None:
+    """The broker's word is no custody; it survives a restore, and nothing is sent again."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", SESSION))
+    assert not transmitted(bench.submit("m2", SESSION))
+    plan = bench.do(Settle(first.attempt, Outcome.WRITTEN, said=word))
+    (sent,) = bench.engine.sent("m1", None)
+    assert (sent.receipt.state, sent.receipt.outcome) == (State.UNKNOWN, word)
+    assert [one.envelope.message_id for one in transmitted(plan)] == ["m2"]
+    restored = bench.restored()
+    assert restored.sent("m1", None)[0].receipt.outcome == word
+
+
+def test_note_of_a_receipt_read_is_taken_where_recipients_cannot_be_asked() -> None:
+    """A read says how far a message came; on a wire with questions of its own nobody may say that."""
+    bench = Bench()
+    (first,) = transmitted(bench.submit("m1", SESSION))
+    bench.do(Settle(first.attempt, Outcome.WRITTEN, said="BROKER_ACCEPTED"))
+    told = receipt("m1", State.UNKNOWN, recipient=SESSION, cursor=0, outcome="PLACED", durability=None)
+    bench.do(ReceiptTold(Asked(1, "m1"), SESSION.instance, told))
+    assert bench.engine.sent("m1", None)[0].receipt.outcome == "PLACED"
+    bench.submit("m2")
+    native = receipt("m2", State.UNKNOWN, cursor=0, outcome="PLACED", durability=None)
+    plan = bench.do(ReceiptTold(Asked(1, "m2"), B.instance, native))
+    assert isinstance(bench.answer(plan), Refusal)
+
+
+def test_reply_that_a_broker_took_marks_its_question_replied() -> None:
+    """More is not told of a reply there: the question waits no more."""
+    bench = Bench()
+    bench.do(
+        Offer(
+            Asked(1, "q"), SESSION.instance, FREE, envelope("q", SESSION, bench.root, is_ask=True),
+            wire="intercom",
+        )
+    )  # fmt: skip
+    (first,) = transmitted(bench.submit("m1", SESSION, reply_to="q"))
+    bench.do(Settle(first.attempt, Outcome.WRITTEN, said="BROKER_ACCEPTED"))
+    (held,) = bench.engine.held(bench.root, message_id="q", unread_only=False, count_max=1)
+    assert held.state is State.REPLIED
