@@ -68,5 +68,8 @@ async def fetch(node: "Node", target: Descriptor, entry: str | None, offset: int
     """
     if target.peer.instance == node.instance:
         return page(node.host.answers.get(target.peer.run), entry, offset)
+    reader = node.readers.get(target.wire)
+    if reader is not None:
+        return await reader(target.peer, entry, offset)
     params = {"to": target.peer.id, "offset": offset} | ({} if entry is None else {"entry": entry})
     return await node.ask_peer(target.peer.instance, "tieline.last", params)

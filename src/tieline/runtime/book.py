@@ -30,8 +30,10 @@ class Book:
 
     def roots(self) -> list[Root]:
         """Return everybody else, and ourselves where a name of ours may be meant."""
-        native, windows = self._node.neighbours.roots(self._node.now()), self._node.windows
-        return native if windows is None else windows.roots(native, self._node.neighbours.pids)
+        found, windows = self._node.neighbours.roots(self._node.now()), self._node.windows
+        if windows is not None:
+            found = windows.roots(found, self._node.neighbours.pids)
+        return found if self._node.intercom is None else self._node.intercom.roster.roots(found)
 
     def own_root(self) -> Root:
         """Return ourselves as a directory entry, with our live runs."""
@@ -62,6 +64,8 @@ class Book:
         """Ask the roots in scope for their runs; with `is_exact` also those asked within the last second."""
         if scope.rank > self._node.settings.scope.rank:
             return
+        if self._node.intercom is not None:
+            await self._node.intercom.roster.look()
         ask = self._ask_runs if is_exact else self._ask_runs_lately
         await self._node.neighbours.refresh(self.roots(), scope, ask)
 
@@ -116,6 +120,11 @@ class Book:
             await self.refresh_runs(scope or self._node.settings.scope, is_exact=True)
             known = [self.own_root(), *self.roots()]
             found = directory.resolve(self._node.place, known, target, scope, is_crossing=is_crossing)
+        if isinstance(found, Refusal) and found.code == "UNKNOWN_TARGET" and self._node.intercom is not None:
+            meant = self._node.intercom.roster.peer_of(target)  # its names are looser than ours
+            if isinstance(meant, Refusal):
+                return found if meant.code == "UNKNOWN_TARGET" and not meant.candidates else meant
+            found = directory.resolve(self._node.place, known, meant.id, scope, is_crossing=is_crossing)
         if isinstance(found, Refusal) and owner is not None and found.code == "UNKNOWN_TARGET":
             code = "TARGET_ENDED" if target != Peer(owner).id else "PEER_OFFLINE"
             return Refusal(code, "this peer was here and is not any more")

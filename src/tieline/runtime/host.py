@@ -66,6 +66,7 @@ class Host:
         self.activity = "idle"
         self.context_percent: int | None = None
         self.is_wake_out = False
+        self.is_parked = False  # this session ends now, and will be resumed
         self.answers: dict[str | None, Answers] = {}
         self.excerpted: OrderedDict[int, None] = OrderedDict()  # shown once as an excerpt, still unread
         self.scopes: dict[str, Scope] = {}  # of runs that were given a narrower one than the root's

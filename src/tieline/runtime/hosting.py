@@ -91,6 +91,7 @@ class Shutdown(Params, frozen=True):
 
     request: str | None = None
     accept: bool = True
+    parked: bool = False
 
 
 class ShutdownPeer(Params, frozen=True):
@@ -124,6 +125,8 @@ async def state(node: "Node", _actor: Actor, asked: HostState, _call: str | None
     await node.state_changed(asked.session)
     if asked.name is not None and node.windows is not None:
         node.windows.rename(asked.name)
+    if asked.name is not None and node.intercom is not None:
+        node.intercom.rename(asked.name)
     return Reply({})
 
 
@@ -145,8 +148,11 @@ async def run_begin(node: "Node", _actor: Actor, asked: RunBegin, _call: str | N
     if asked.scope is not None:
         node.host.scopes[asked.run] = asked.scope
     shape: dict[str, Any] = {"run": asked.run, "peerId": peer.id, "alias": alias, "token": token}
-    if node.windows is not None:  # for the environment of this run's processes, and for nothing else
+    # For the environment of this run's processes, and for nothing else.
+    if node.windows is not None:
         shape["environment"] = node.windows.begin(asked.run)
+    if node.intercom is not None:
+        shape["environment"] = shape.get("environment", {}) | node.intercom.environment_of_run()
     return Reply(shape)
 
 
@@ -267,8 +273,9 @@ async def shutdown(node: "Node", _actor: Actor, asked: Shutdown, _call: str | No
     """The host ends: admit nothing new, end what was admitted, leave.
 
     With `request` it is the host's word on a request of another window, which is told so; denied, the host
-    goes on.
+    goes on. With `parked` this session will be resumed: where a wire knows that, its mail waits for it.
     """
+    node.host.is_parked = asked.parked
     if asked.request is not None:
         _windows(node).answer_shutdown(asked.request, is_accepted=asked.accept)
     if asked.request is None or asked.accept:

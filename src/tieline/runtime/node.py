@@ -18,7 +18,7 @@ import os
 import secrets
 import uuid
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from tieline.config import Settings
@@ -30,13 +30,14 @@ from tieline.keys import PrivateKey
 from tieline.model.identity import Capability, Peer, generated_alias, wire_of
 from tieline.model.moment import Moment
 from tieline.model.receipt import Event
-from tieline.model.traits import NATIVE
+from tieline.model.traits import INTERCOM, NATIVE
 from tieline.runtime import inspect, neighbours, options, render, seams, world
 from tieline.runtime.book import Book
 from tieline.runtime.calls import Actor
 from tieline.runtime.control import ControlServer
 from tieline.runtime.custody import Custody
 from tieline.runtime.host import Host
+from tieline.runtime.intercom import Intercom
 from tieline.runtime.logs import Log
 from tieline.runtime.neighbours import Neighbours
 from tieline.runtime.operations import Operations
@@ -75,6 +76,7 @@ class Node:
         self.seam = seam
         self._environment = environment or {}
         self.windows: Windows | None = None  # our place among the windows of another wire
+        self.intercom: Intercom | None = None  # and among the sessions of the third
         self.settings, self.places, self.options = settings, places, held
         self.instance = str(uuid.uuid4())
         self.started = self.now()
@@ -152,6 +154,7 @@ class Node:
             self.presence, instance=self.instance, place=self.place, settings=self.settings
         )
         self.windows = await Windows.of(self, self._environment)
+        self.intercom = Intercom.of(self, self._environment)
         self.publication = Publication(self)
         self.control = ControlServer(self, self.control_endpoint.sock)
         if self.options.is_published:
@@ -183,8 +186,9 @@ class Node:
             async with asyncio.timeout(CLOSE_SECONDS_MAX):
                 await done
                 await asyncio.sleep(0)
-        if self.windows is not None:
-            await self.windows.drain()
+        for foreign in (self.windows, self.intercom):
+            if foreign is not None:
+                await foreign.drain()
         for carrier in self.carriers:
             carrier.close()
         await asyncio.sleep(0)
@@ -221,6 +225,8 @@ class Node:
     def announce(self, event: Event) -> None:
         """Wake who waits here and tell the doors."""
         self.seam("node.telling")
+        if self.intercom is not None:
+            self.intercom.noticed(event)
         self._signal("movement:" + event.message_id).tell()
         self._signal("arrival:" + event.owner).tell()
         if event.kind == "message" and not self.engine.is_muted(event.sender):
@@ -410,6 +416,11 @@ class Node:
         """Return what makes an event readable: aliases and a preview."""
         return inspect.event_names(self, event)
 
+    @property
+    def readers(self) -> dict[str, Callable[[Peer, str | None, int], Awaitable[dict[str, Any]]]]:
+        """How the last answer of a peer is read, on the wires that have a way of their own."""
+        return {} if self.intercom is None else {INTERCOM.name: self.intercom.roster.read_last}
+
     def who(self) -> dict[str, Any]:
         """Return who this root is."""
         return inspect.who(self)
@@ -426,9 +437,10 @@ class Node:
         return counted
 
     @property
-    def carriers(self) -> "tuple[Switchboard | Windows, ...]":
+    def carriers(self) -> "tuple[Switchboard | Windows | Intercom, ...]":
         """What carries messages to others, one for each wire that is on."""
-        return (self.switchboard,) if self.windows is None else (self.switchboard, self.windows)
+        foreign = [carrier for carrier in (self.windows, self.intercom) if carrier is not None]
+        return (self.switchboard, *foreign)
 
     # ------------------------------------------------------------ presence
 
@@ -446,6 +458,8 @@ class Node:
         self.publication.publish()
         if self.windows is not None:
             self.windows.state_changed()
+        if self.intercom is not None:
+            self.intercom.publish()
 
     def accept_failed(self, error: BaseException) -> None:
         """Log why a connection could not be taken; links that are open go on."""

@@ -39,7 +39,7 @@ class Message(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     sequence: int
     state: str
     received_at: str
-    expires_at: str
+    expires_at: str | None = None  # None: kept until it is consumed
     from_alias: str = ""
     from_project: str = ""
     topic: str | None = None

@@ -21,12 +21,15 @@ from tieline.errors import RecoveryRequired, Refusal, Refused, TielineError
 from tieline.model.identity import Peer, wire_of
 from tieline.model.moment import Moment
 from tieline.model.receipt import Event
+from tieline.model.traits import NATIVE
 from tieline.runtime import answers
 from tieline.shell import link
 from tieline.shell.driver import Committed
 from tieline.shell.endpoint import owner_state
-from tieline.shell.peers import FIRST_LINK
+from tieline.shell.intercom import FIRST_LINK as FIRST_INTERCOM_LINK
+from tieline.shell.peers import FIRST_LINK as FIRST_WINDOW_LINK
 from tieline.shell.switchboard import Far, Line
+from tieline.wire.intercom.mapping import WIRE as INTERCOM_WIRE
 from tieline.wire.native import mapping
 from tieline.wire.peers.mapping import WIRE as WINDOWS_WIRE
 
@@ -50,6 +53,13 @@ def new_id() -> str:
     number = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | 0x7 << 76 | 0b10 << 62
     chance = secrets.randbits(74)
     return str(uuid.UUID(int=number | (chance >> 62) << 64 | chance & (1 << 62) - 1))
+
+
+def _wire_of_link(number: int) -> str:
+    """Return whose link that is: each carrier numbers its own from a place of its own."""
+    if number >= FIRST_INTERCOM_LINK:
+        return INTERCOM_WIRE
+    return WINDOWS_WIRE if number >= FIRST_WINDOW_LINK else NATIVE.name
 
 
 class World:
@@ -153,15 +163,10 @@ class World:
     def send(self, send: Send) -> None:
         """Carry out a send: an answer over the wire that asked, anything else over its instance's."""
         self._node.seam("world.sending")
-        windows = self._node.windows
-        if isinstance(send, Answer):
-            is_of_window = send.asked.link >= FIRST_LINK
-        else:
-            is_of_window = wire_of(send.instance) == WINDOWS_WIRE
-        if is_of_window and windows is not None:
-            windows.send(send)
-        else:
-            self._node.switchboard.send(send)
+        wire = _wire_of_link(send.asked.link) if isinstance(send, Answer) else wire_of(send.instance)
+        foreign = {WINDOWS_WIRE: self._node.windows, INTERCOM_WIRE: self._node.intercom}
+        carrier = foreign.get(wire) or self._node.switchboard
+        carrier.send(send)
 
     def failed(self, error: Exception) -> None:
         """Log that a decision failed by a defect of ours."""

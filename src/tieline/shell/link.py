@@ -22,7 +22,7 @@ from tieline.shell.endpoint import NATIVE_SUFFIX, connect, verify_target, verify
 from tieline.shell.process import peer_credentials
 from tieline.shell.switchboard import Far
 
-__all__ = ["Carrier", "Listener", "SocketLine", "dial", "dial_window", "refusal_of", "serve"]
+__all__ = ["Carrier", "Listener", "SocketLine", "dial", "dial_window", "join", "refusal_of", "serve"]
 
 WRITE_HIGH_BYTES = 4_194_304
 """A far end that lets this much wait unread is hung up on: loss is visible, memory is bounded (K14)."""
@@ -220,7 +220,15 @@ async def dial_window(carrier: Carrier, path: str) -> SocketLine:
 
 
 async def _connected(carrier: Carrier, path: str) -> SocketLine:
-    sock = connect(path)
+    return await join(carrier, connect(path))
+
+
+async def join(carrier: Carrier, sock: socket.socket) -> SocketLine:
+    """Return a line over a connected socket; not joined yet, as `dial`.
+
+    Raises:
+        Refused: PEER_OFFLINE, the connection is over already.
+    """
     try:
         _, line = await asyncio.get_running_loop().create_unix_connection(
             lambda: SocketLine(carrier, lambda _line: None), sock=sock

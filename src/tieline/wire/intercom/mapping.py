@@ -19,7 +19,15 @@ import msgspec
 from tieline.errors import Refusal
 from tieline.model.identity import Peer, foreign_instance
 from tieline.model.message import Attachment, Delivery, Envelope
-from tieline.model.receipt import BROKER_ACCEPTED, BROKER_QUEUED, CHECKPOINTED, PLACED, Receipt, State
+from tieline.model.receipt import (
+    BROKER_ACCEPTED,
+    BROKER_QUEUED,
+    CHECKPOINTED,
+    PLACED,
+    Durability,
+    Receipt,
+    State,
+)
 from tieline.wire.intercom.client import Sent
 from tieline.wire.intercom.reading import trim
 
@@ -244,6 +252,7 @@ def receipt_told(facts: Mapping[str, Any], sent: Envelope) -> Receipt | None:
             outcome=told.get("outcome") if isinstance(told.get("outcome"), str) else None,
             accepted_ms=accepted if isinstance(accepted, int) else None,
             cursor=cursor if isinstance(cursor, int) else 0,
+            durability=_DURABILITIES.get(str(told.get("durability")), Durability.UNSTATED),
         )
     if isinstance(facts.get("placementEntryId"), str):
         return _receipt(sent, State.UNKNOWN, outcome=PLACED)
@@ -252,6 +261,7 @@ def receipt_told(facts: Mapping[str, Any], sent: Envelope) -> Receipt | None:
     return None
 
 
+_DURABILITIES: Final = {str(word): word for word in Durability}
 _TOLD_STATES: Final = frozenset({"accepted", "consumed", "replied", "expired"})
 
 
@@ -262,6 +272,7 @@ def _receipt(
     outcome: str | None,
     accepted_ms: int | None = None,
     cursor: int = 0,
+    durability: Durability | None = None,
 ) -> Receipt:
     return Receipt(
         message_id=sent.message_id,
@@ -271,4 +282,5 @@ def _receipt(
         cursor=cursor,
         outcome=outcome,
         accepted_ms=accepted_ms,
+        durability=durability,
     )

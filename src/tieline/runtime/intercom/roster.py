@@ -1,0 +1,209 @@
+"""Who is on the intercom, as one root sees it: each session once, whichever wires show it.
+
+Rule 1: a session that another wire of ours shows is shown by that one: the same instance, or the same native
+    session. A claim to be somebody's twin can only hide who makes it.
+Rule 2: what a name means is looked up in what the brokers let us see, and in nothing else.
+Rule 3: a list is asked for anew where somebody looks; nobody's leaving is guessed.
+
+Source: reference/intercom.md 2; DESIGN.md 1 "The same agent on several wires".
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from tieline.config import Scope
+from tieline.engine.directory import Place as Workplace
+from tieline.engine.directory import Root
+from tieline.errors import Refusal, Refused
+from tieline.model.identity import Availability, Peer
+from tieline.runtime.signals import Watch
+from tieline.shell.intercom.post import ABLE
+from tieline.wire.intercom import mapping
+from tieline.wire.intercom.targets import shown_targets, target_of
+
+if TYPE_CHECKING:
+    from tieline.runtime.intercom.intercom import Intercom
+
+__all__ = ["Roster", "Row", "is_row_busy"]
+
+LOOK_SECONDS_MAX: Final = 5.0
+
+Row = Mapping[str, Any]
+
+
+class Roster:
+    """The sessions that one root can see."""
+
+    def __init__(self, intercom: "Intercom") -> None:
+        self._intercom = intercom
+        self._joined: dict[str, str] = {}  # session id to the instance that is shown
+
+    async def look(self) -> None:
+        """List anew at every broker that has us, and wait for the answers, for a while."""
+        post = self._intercom.post
+        if not post.is_connected:
+            return
+        listed = asyncio.get_running_loop().create_future()
+        post.look(lambda: None if listed.done() else listed.set_result(None))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS_MAX):
+                await listed
+
+    async def connected(self) -> None:
+        """Wait for a broker to have us, for a while."""
+        intercom, loop = self._intercom, asyncio.get_running_loop()
+        deadline = loop.time() + LOOK_SECONDS_MAX
+        for member in intercom.post.members.values():
+            member.hurry()
+        while intercom.is_published and not intercom.fault:
+            watch = Watch(intercom.stirred)
+            left = deadline - loop.time()
+            if intercom.post.is_connected or left <= 0:
+                return
+            await watch.wait(left)
+
+    def rows(self) -> list[Row]:
+        """Return the other sessions, as brokers list them."""
+        return [
+            row
+            for session_id, (_, row) in self._intercom.post.rows().items()
+            if not self._is_self(session_id, row)
+        ]
+
+    def own_rows(self) -> list[Row]:
+        """Return ourselves, as brokers list us."""
+        return [
+            row
+            for session_id, (_, row) in self._intercom.post.rows().items()
+            if self._is_self(session_id, row)
+        ]
+
+    def _is_self(self, session_id: str, row: Row) -> bool:
+        return (
+            session_id == mapping.peer_id_of(self._intercom.context.session)
+            or row.get(mapping.TIELINE_FIELD) == self._intercom.node.instance
+            or any(session_id == one.session_id for one in self._intercom.post.members.values())
+        )
+
+    def roots(self, known: list[Root]) -> list[Root]:
+        """Return what other wires show and the sessions that they do not, each once."""
+        by_session = {mapping.peer_id_of(root.session): root.instance for root in known if root.session}
+        instances = {root.instance for root in known}
+        rows = self.rows()
+        shown = shown_targets(rows)
+        self._joined.clear()
+        found = list(known)
+        for row in rows:
+            told = row.get(mapping.TIELINE_FIELD)
+            twin = told if told in instances else by_session.get(row["id"])
+            if twin is not None:
+                self._joined[row["id"]] = str(twin)
+            else:
+                self._joined[row["id"]] = mapping.instance_of(row["id"])
+                found.append(_root(row, shown[row["id"]]))
+        return found
+
+    def peer_of(self, target: str) -> Peer | Refusal:
+        """Return whom a name, an id or the begin of one means among the sessions last listed."""
+        found = target_of(self.rows(), target)
+        if isinstance(found, Refusal):
+            if target_of([*self.own_rows()], target) in [row["id"] for row in self.own_rows()]:
+                return Refusal("INVALID_PARAMS", "Cannot message the current session")
+            return found
+        return Peer(self._joined.get(found, mapping.instance_of(found)))
+
+    def session_of(self, peer: Peer) -> str | None:
+        """Return the session id of a peer, whichever wire shows it."""
+        for session_id, instance in self._joined.items():
+            if instance == peer.instance:
+                return session_id
+        return self._intercom.post.session_of(peer.instance)
+
+    def row_of(self, session_id: str) -> Row | None:
+        """Return a session as it was last listed."""
+        found = self._intercom.post.rows().get(session_id)
+        return None if found is None else found[1]
+
+    # ------------------------------------------------------------ reading others
+
+    async def read_last(self, peer: Peer, entry: str | None, offset: int) -> dict[str, Any]:
+        """Return one page of a session's last answer, without waking it.
+
+        Raises:
+            Refused: PEER_OFFLINE, CAPABILITY_DENIED: it or its broker cannot tell; UNKNOWN_TARGET: no such
+                entry any more.
+        """
+        session_id = self.session_of(peer)
+        if session_id is None:
+            raise Refused("PEER_OFFLINE", "this session is not connected")
+        body: dict[str, Any] = {"offset": offset} | ({} if entry is None else {"entryId": entry})
+        told = await self.read("last", session_id, body)
+        return {
+            "entry": told.get("entryId"),
+            "text": told.get("text", ""),
+            "offset": told.get("offset", 0),
+            "nextOffset": told.get("nextOffset"),
+        }
+
+    async def read(self, kind: str, session_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a session answers to a read.
+
+        Raises:
+            Refused: as `read_last`.
+        """
+        future: asyncio.Future[dict[str, Any] | Refusal] = asyncio.get_running_loop().create_future()
+        self._intercom.post.read(
+            kind, session_id, body, lambda told: None if future.done() else future.set_result(told)
+        )
+        told = await future
+        if isinstance(told, Refusal):
+            raise Refused.of(told)
+        if "error" in told:
+            raise _read_refused(str(told["error"]))
+        return told
+
+
+def is_row_busy(row: Row) -> bool | None:
+    """Return whether a session is at work, as it says; None where it does not say."""
+    accepts, status = row.get("acceptsAsks"), row.get("status")
+    if isinstance(accepts, bool):
+        return not accepts
+    return None if not isinstance(status, str) or not status else not status.startswith("idle")
+
+
+def _root(row: Row, shown: str) -> Root:
+    status = str(row.get("status") or "")
+    cwd = str(row["cwd"])
+    name = str(row.get("name") or shown)
+    root = row.get("rootSessionId")
+    return Root(
+        instance=mapping.instance_of(row["id"]),
+        session=root if isinstance(root, str) and "parentSessionId" not in row else "",
+        alias=name[:64],
+        project=os.path.basename(cwd.rstrip("/"))[:256],
+        activity=status[:32] or "unknown",
+        availability=Availability.AVAILABLE,
+        capabilities=ABLE,
+        place=Workplace(cwd, "", Scope.MACHINE),
+        model=str(row["model"])[:128],
+        is_busy=is_row_busy(row) is True,
+        wire=mapping.WIRE,
+        ref=shown,
+        address=row["id"],
+    )
+
+
+def _read_refused(error: str) -> Refused:
+    """Return what a read's error means for who reads."""
+    codes = {
+        "not_found": ("PEER_OFFLINE", "this session is not connected"),
+        "unsupported": ("CAPABILITY_DENIED", "this session cannot be read: its program is too old"),
+        "entry_not_found": ("UNKNOWN_TARGET", "this session has no such entry any more"),
+        "disconnected": ("PEER_OFFLINE", "this session disconnected before it answered"),
+        "timeout": ("PEER_OFFLINE", "this session did not answer in time"),
+    }
+    code, text = codes.get(error, ("PEER_OFFLINE", f"the read failed: {error[:80]}"))
+    return Refused(code, text, is_retryable=error in ("timeout", "busy"))
