@@ -52,7 +52,8 @@ def run(options: Namespace) -> int:
         with contextlib.suppress(OSError):
             _tell(what, as_json=options.json)
 
-    run_broker(os.environ, paths_of(options.script, options.paths), started)
+    paths = paths_of(options.script, options.paths)
+    run_broker(os.environ, paths, started, is_extensions=bool(options.script))
     return 0
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from tieline.engine.brokering.contract import Drop, Put
 from tieline.engine.brokering.hub import Hub
 from tieline.runtime.broker.sessions import Sessions
 from tieline.runtime.logs import Log
@@ -26,10 +27,19 @@ from tieline.runtime.loops import run
 from tieline.runtime.options import home_directory
 from tieline.runtime.seams import of_environment
 from tieline.runtime.world import now
-from tieline.shell.hub import Claim, HubEndpoint, Paths, Place, claim, paths_of_script, place_of, serve
+from tieline.shell.hub import (
+    Claim,
+    HubEndpoint,
+    Paths,
+    Place,
+    agent_directory,
+    claim,
+    paths_of_script,
+    place_of,
+    serve,
+)
 from tieline.shell.process import require_supported_platform
-from tieline.store.files import Seam
-from tieline.store.mail import MailJournal
+from tieline.store.mail import MailJournal, ShownRows
 from tieline.wire.intercom.saying import FrameCodec
 
 __all__ = ["Started", "paths_of", "run_broker"]
@@ -54,13 +64,20 @@ def paths_of(script: str, wanted: str) -> Paths:
     return paths_of_script(script) if script else Paths.SHARED
 
 
-def run_broker(environment: Mapping[str, str], paths: Paths, started: Callable[[Started], None]) -> None:
+def run_broker(
+    environment: Mapping[str, str],
+    paths: Paths,
+    started: Callable[[Started], None],
+    *,
+    is_extensions: bool = False,
+) -> None:
     """Be the broker of a place until nobody needs one any more.
 
     Args:
         environment: Names the place.
         paths: Whose rules say where it is.
         started: Called once, when a broker answers.
+        is_extensions: Whether an extension started it: then it shows rows in the agent directory.
 
     Raises:
         UsageError: the named directory is no place for a broker.
@@ -79,7 +96,12 @@ def run_broker(environment: Mapping[str, str], paths: Paths, started: Callable[[
         _raise_descriptor_limit()
         journal = MailJournal.open(held.runtime, seam=seam)
         try:
-            run(_serve(_Broker(place, held, journal, seam, _log(place, environment)), started))
+            log = _log(place, environment)
+            shown = ShownRows(
+                _shown_folder(environment, is_extensions=is_extensions),
+                lambda error: log.failure("shown", error),
+            )
+            run(_serve(_Broker(place, held, journal, shown, log), started))
         finally:
             journal.close()
     finally:
@@ -92,15 +114,21 @@ class _Broker(msgspec.Struct, frozen=True):
     place: Place
     claim: Claim
     journal: MailJournal
-    seam: Seam
+    shown: ShownRows
     log: Log
+
+    def commit(self, rows: list[Put | Drop]) -> None:
+        """Keep and drop these, synced; then show what is shown of them."""
+        self.journal.commit(rows)
+        self.shown.follow(rows)
 
 
 async def _serve(broker: _Broker, started: Callable[[Started], None]) -> None:
     codec = FrameCodec()
     hub = Hub(codec, now())
-    sessions = Sessions(hub, codec, broker.journal, _mint, now)
+    sessions = Sessions(hub, codec, broker, _mint, now)
     rows = broker.journal.load()
+    broker.shown.follow(rows)
     sessions.begin(hub.restore(rows, now()))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -151,3 +179,12 @@ def _raise_descriptor_limit() -> None:
 def _log(place: Place, environment: Mapping[str, str]) -> Log:
     mark = hashlib.sha256(os.fsencode(place.socket)).hexdigest()[:12]
     return Log(os.path.join(home_directory("", environment), "logs"), f"broker-{mark}")
+
+
+def _shown_folder(environment: Mapping[str, str], *, is_extensions: bool) -> str:
+    """Return where rows are shown: in the agent directory of an extension, or of whoever names one."""
+    if is_extensions or environment.get(AGENT_VARIABLE, "").strip(BLANK):
+        base = agent_directory(environment)
+    else:
+        base = home_directory("", environment)
+    return os.path.join(os.path.abspath(base), "intercom")

@@ -1,5 +1,6 @@
-"""What a broker keeps for those who are gone, and finds again after its own end."""
+"""What a broker keeps for those who are gone, finds again after its own end, and shows."""
 
 from tieline.store.mail.journal import MailJournal
+from tieline.store.mail.shown import ShownRows
 
-__all__ = ["MailJournal"]
+__all__ = ["MailJournal", "ShownRows"]

@@ -15,11 +15,11 @@ Source: reference/intercom.md 4.6, 6.3; reference/reliability.md F1, F2, F4, K4,
 
 import os
 from collections.abc import Iterable
-from typing import Final, get_args
+from typing import Final
 
 import apsw
 
-from tieline.engine.brokering.contract import Drop, Put, RowKind
+from tieline.engine.brokering.contract import Drop, Put
 from tieline.errors import RecoveryRequired, Refused
 from tieline.store.files import Directory, Seam, no_seam
 from tieline.store.files.checks import SPACE_ACTION
@@ -37,7 +37,6 @@ _SCHEMA: Final = (
     "number INTEGER PRIMARY KEY AUTOINCREMENT, UNIQUE(kind, key)) STRICT"
 )
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_KINDS: Final = frozenset(get_args(RowKind))
 _PUT: Final = (
     "INSERT INTO held(kind, key, body) VALUES (?, ?, ?)"
     " ON CONFLICT(kind, key) DO UPDATE SET body = excluded.body"
@@ -86,14 +85,13 @@ class MailJournal:
     def load(self) -> list[Put]:
         """Return all that is kept, in the order in which it was first put.
 
+        Rows of a kind that this version does not know are among them: they are not its own to judge.
+
         Raises:
-            RecoveryRequired: it cannot be read, or holds rows of a kind that this version does not know.
+            RecoveryRequired: it cannot be read.
         """
         with telling_damage(self._path):
             rows = list(self._connection.execute("SELECT kind, key, body FROM held ORDER BY number"))
-        for kind, _, _ in rows:
-            if kind not in _KINDS:
-                raise RecoveryRequired(f"{self._path} holds rows of an unknown kind, {str(kind)[:32]!r}")
         return [Put(kind, key, bytes(body)) for kind, key, body in rows]
 
     def commit(self, rows: Iterable[Put | Drop]) -> None:

@@ -17,7 +17,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Mapping[str, str], Path
     """What the runtime was asked for; it tells a started broker."""
     found: list[tuple[Mapping[str, str], Paths]] = []
 
-    def fake(environment: Mapping[str, str], paths: Paths, started: Callable[[Started], None]) -> None:
+    def fake(
+        environment: Mapping[str, str],
+        paths: Paths,
+        started: Callable[[Started], None],
+        *,
+        is_extensions: bool,
+    ) -> None:
+        assert is_extensions is (paths is not Paths.SHARED)
         found.append((environment, paths))
         started(Started("/i/broker.sock", is_ours=len(found) == 1))
 
@@ -77,7 +84,7 @@ def test_broker_that_may_not_start_is_told_with_the_next_action(
 ) -> None:
     """The code, the sentence, what to do."""
 
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise Refused("UNSAFE_ENDPOINT", "not yours")
 
     monkeypatch.setattr(broker, "run_broker", refused)

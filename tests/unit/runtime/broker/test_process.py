@@ -1,5 +1,6 @@
 """The broker as a process: when it says that it started, when it leaves, and what it leaves behind."""
 
+import json
 import os
 import resource
 import signal
@@ -150,6 +151,33 @@ def test_wrong_directory_or_seam_stops_the_start(environment: dict[str, str]) ->
     for wrong in ({"PI_INTERCOM_RUNTIME_DIR": "x"}, {"TIELINE_TEST_SEAM": "x"}):
         with pytest.raises(UsageError):
             run_broker({**environment, **wrong}, Paths.SHARED, lambda _: None)
+
+
+def test_rows_are_shown_in_the_agent_directory_that_is_named_or_of_the_extension() -> None:
+    """Without either they are shown at home."""
+    environment = {"HOME": "/h", "TIELINE_HOME": "/t"}
+    named = {**environment, "PI_CODING_AGENT_DIR": "~/a"}
+    assert process._shown_folder(environment, is_extensions=False) == "/t/intercom"
+    assert process._shown_folder(environment, is_extensions=True) == "/h/.pi/agent/intercom"
+    assert process._shown_folder(named, is_extensions=False) == "/h/a/intercom"
+
+
+@pytest.mark.clause("intercom-102")
+def test_asks_that_an_earlier_broker_kept_are_shown_again(
+    environment: dict[str, str], private_home: Path
+) -> None:
+    """Its files may be of an instant before its end."""
+    rows = []
+    for message_id, expires_ms in (("m", 4_000_000_000_000), ("old", 2)):
+        body = {"askId": message_id, "messageId": message_id, "asker": "a", "target": "b", "question": "?"}
+        document = {**body, "createdAt": 1, "expiresAt": expires_ms}
+        rows.append(Put("ask", f"a\n{message_id}", json.dumps(document).encode()))
+    with open_directory(str(private_home / "i"), create=True) as directory:
+        journal = MailJournal.open(directory)
+        journal.commit(rows)
+        journal.close()
+    run_broker(environment, Paths.SHARED, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    assert os.listdir(private_home / "t" / "intercom" / "pending-asks") == ["m.json"]
 
 
 @pytest.mark.clause("intercom-132")
