@@ -27,7 +27,7 @@ __all__ = [
 Fields = Mapping[str, Any]
 """One JSON object, as it was read; nobody changes it in place."""
 
-RowKind = Literal["mail", "parked", "gone", "ask", "extension_state"]
+RowKind = Literal["mail", "parked", "ask", "extension_state"]
 """What the journal keeps: mail that waits, who will come back for it, open asks, extensions' state."""
 
 ReadKind = Literal["last", "receipt"]

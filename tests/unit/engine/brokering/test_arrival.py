@@ -1,0 +1,63 @@
+"""Registrations, departures and presence; each rule also stands in the golden conversations."""
+
+import pytest
+
+from tests.scripts.room import Room
+
+CHILD = {"rootSessionId": "r", "parentSessionId": "r", "top": {"wakeOutcomes": 1}}
+
+
+@pytest.mark.clause("intercom-17", "intercom-18", "I44")
+def test_live_id_is_granted_to_nobody_else() -> None:
+    """The newcomer gets a fresh id, the holder stays; after the holder left, the id is free."""
+    room = Room()
+    assert room.join("a", id="wanted-1") == "wanted-1"
+    assert room.join("b", id="wanted-1") not in {"wanted-1", None}
+    room.close(room.ends["a"])
+    assert room.join("c", id="wanted-1") == "wanted-1"
+
+
+@pytest.mark.clause("intercom-27")
+def test_newest_wins_only_between_two_that_say_so_in_one_scope() -> None:
+    """Another scope's session keeps its place, and its link."""
+    room = Room()
+    room.join_recorded("a", id="same", top={"scopeId": "s"})
+    assert room.join_recorded("b", id="same") != "same"
+    assert room.join_recorded("c", id="same", top={"scopeId": "s"}) == "same"
+    assert [room.ends[name].is_open for name in "abc"] == [False, True, True]
+
+
+def test_broadcasts_go_to_who_is_told_of_peers() -> None:
+    """Arrivals and news are told to those whose kind hears of them, and to nobody else."""
+    room = Room()
+    room.join_recorded("n")
+    room.join("f")
+    room.join("g")
+    assert [one["type"] for one in room.heard("n")] == ["session_joined", "session_joined"]
+    room.send("f", {"type": "presence", "status": "idle"})
+    assert [one["type"] for one in room.heard("n")] == ["presence_update"]
+    room.close(room.ends["f"])
+    assert [one["type"] for one in room.heard("n")] == ["session_left"]
+    assert [one["type"] for one in room.heard("g")] == ["session_left"]
+
+
+def test_extensions_are_replaced_whole() -> None:
+    """What a session spoke before and speaks no more, it neither owns nor hears."""
+    room = Room()
+    own = [{"namespace": "n", "ownerEligible": True}]
+    room.join_recorded("a", extensions=own)
+    room.heard("a")
+    room.send("a", {"type": "extension_capabilities_update", "extensions": []})
+    room.send("a", {"type": "extension_publish", "namespace": "n", "audience": "capable", "payload": 1})
+    assert [one["type"] for one in room.heard("a")] == ["error"]
+
+
+@pytest.mark.clause("intercom-131")
+def test_parked_child_is_known_by_its_id_and_place() -> None:
+    """The same id from the same place is that child, from another one it is not granted."""
+    room = Room()
+    room.join("kid", **CHILD)
+    room.send("kid", {"type": "unregister", "parked": True})
+    assert room.join("x", id="session-kid") != "session-kid"
+    assert room.join("y", **CHILD | {"id": "session-kid"}) == "session-kid"
+    assert not room.journal
