@@ -28,6 +28,8 @@ from tieline.runtime.options import home_directory
 from tieline.runtime.seams import of_environment
 from tieline.runtime.world import now
 from tieline.shell.hub import (
+    AGENT_VARIABLE,
+    BLANK,
     Claim,
     HubEndpoint,
     Paths,
