@@ -5,8 +5,9 @@ Rule 2: what descends from a process of the tree is of the tree; the kernel says
 Rule 3: no proof is no membership. Nothing here signals a process.
 
 While the supervisor lives it is above every process of its tree, because it takes over what the others
-leave behind. After it was killed the session, the group's first process, the recorded processes and the
-launch's number among the limits are what is left.
+leave behind: then nothing else is asked, and a copied number of the launch proves nothing. After it was
+killed the session, the group's first process, the recorded processes and the launch's number among the
+limits are what is left.
 
 Source: reference/native.md 3.5 "nested gated commands"; reference/reliability.md I31, I35, I36.
 """
@@ -51,6 +52,7 @@ def _walk(evidence: LaunchEvidence, pid: int, here: ProcessIdentity) -> bool | N
         for one in (*evidence.members, evidence.command, evidence.supervisor)
         if one is not None and one.boot_id == here.boot_id
     }
+    is_led = evidence.ownership != "group" and _is_now(evidence.supervisor)
     for _ in range(ANCESTORS_MAX):
         if pid == 0:
             return False
@@ -59,7 +61,7 @@ def _walk(evidence: LaunchEvidence, pid: int, here: ProcessIdentity) -> bool | N
             return None
         if pid in known and _is_now(known[pid]):
             return True
-        if evidence.limit_mark and borne_mark(pid) == evidence.limit_mark:
+        if not is_led and evidence.limit_mark and borne_mark(pid) == evidence.limit_mark:
             return True
         if entry.session == evidence.supervisor.pid and not _is_taken(evidence.supervisor):
             return True

@@ -61,11 +61,13 @@ def gone_identity() -> ProcessIdentity:
 
 
 @contextmanager
-def python(code: str, *, new_session: bool = False) -> Iterator["subprocess.Popen[bytes]"]:
+def python(
+    code: str, *, new_session: bool = False, environment: dict[str, str] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
     """Run some Python; it has said its first line when this gives it."""
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=new_session,
-        env=os.environ | {"PYTHONPATH": "src"},
+        env=os.environ | {"PYTHONPATH": "src"} | (environment or {}),
     )  # fmt: skip
     assert process.stdout is not None
     try:

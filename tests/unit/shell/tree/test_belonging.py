@@ -92,6 +92,26 @@ def test_process_that_bears_the_number_is_inside(nonce: str) -> None:
         assert not is_inside(LaunchEvidence("l", nonce, gone, limit_mark=mark_of("x")), process.pid)
 
 
+@pytest.mark.clause("I31", "I36", "native-192")
+def test_process_that_copied_the_number_is_not_inside_while_the_supervisor_lives(
+    nonce: str, ended: list[Stand]
+) -> None:
+    """Mark and number can be set by hand; that a living supervisor is above a process cannot."""
+    stand = Stand("sleep 60 & echo $!; wait", nonce, environment={MARKS_VARIABLE: nonce})
+    ended.append(stand)
+    code = (
+        f"from tieline.shell.tree.limits import bear_mark; bear_mark({nonce!r})\n"
+        "import time; print(flush=True); time.sleep(60)"
+    )
+    with python(code, new_session=True, environment={MARKS_VARIABLE: nonce}) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        launch = msgspec.structs.replace(stand.evidence, limit_mark=mark_of(nonce))
+        assert not is_inside(launch, process.pid)
+        assert is_inside(launch, stand.pids[0])
+        assert is_inside(msgspec.structs.replace(launch, supervisor=gone_identity()), process.pid)
+
+
 @pytest.mark.parametrize("changes", [{"pid_namespace": 1}, {"boot_id": "x"}, {"platform": "darwin"}])
 def test_process_of_elsewhere_is_not_inside(changes: dict[str, object]) -> None:
     """A launch of another boot or container has no process here."""
