@@ -12,6 +12,7 @@ Source: DESIGN.md 4; reference/native.md 2.13, 3.5 "operator recovery", "status 
 import os
 import sys
 from argparse import Namespace
+from shlex import quote
 from typing import Any
 
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options
@@ -408,7 +409,7 @@ def _only_launch(coordinator: Any, key: Any) -> str:
         raise refused.advising("see `tieline resource list` for what was used here, and what is damaged")
     names = ", ".join(sorted(found))
     refused = Refused("AMBIGUOUS_TARGET", f"{len(found)} commands block {key}: {names}")
-    raise refused.advising(f"name one: `tieline resource recover {key} --launch {min(found)}`")
+    raise refused.advising(f"name one: `tieline resource recover {key} --launch {quote(min(found))}`")
 
 
 def _require_typed(key: Any, what: str, name: str) -> None:
@@ -419,7 +420,7 @@ def _require_typed(key: Any, what: str, name: str) -> None:
             return
     refused = Refused("RECOVERY_REQUIRED", f"the {what} id {name} was not typed; nothing was changed")
     raise refused.advising(
-        f"when you have looked, type it, or pass it: `tieline resource recover {key} --{what} {name}"
+        f"when you have looked, type it, or pass it: `tieline resource recover {key} --{what} {quote(name)}"
         " --evidence TEXT`"
     )
 

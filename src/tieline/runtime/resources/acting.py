@@ -9,6 +9,7 @@ Source: reference/native.md 136, 139, 2.13, 3.5; DESIGN.md 4.
 
 import asyncio
 import uuid
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -216,7 +217,7 @@ def _next(shape: dict[str, Any], ticket: Ticket | None) -> str:
         lapses = to_iso(ticket.reservation.granted_ms + RESERVATION_MS)
         return (
             f"start the command before {lapses}:"
-            f" `tieline run --resource {shape['resource']} --ticket {ticket.request_id} -- COMMAND`"
+            f" `tieline run --resource {shape['resource']} --ticket {quote(ticket.request_id)} -- COMMAND`"
         )
     if ticket is not None and ticket.state == "queued" and shape.get("controllerLife") != "gone":
         return "wait for the grant; peer_messages tells it as an event of this resource"

@@ -2,12 +2,14 @@
 
 Rule 1: who is not enrolled is shown free or busy, and nothing that stands beside it.
 Rule 2: every state has a next action; none of them is to end somebody else's process or to remove a file.
-Rule 3: names are camel case, times ISO-8601 UTC; absent facts are absent.
+Rule 3: an id that somebody chose stands in a command to type as one word of a shell, whatever is in it.
+Rule 4: names are camel case, times ISO-8601 UTC; absent facts are absent.
 
 Source: reference/native.md 2.13 "Snapshot", "Events", 3.5 "status visibility"; docs/json-shapes.md.
 """
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any
 
 from tieline.model.moment import to_iso
@@ -146,7 +148,7 @@ def next_action(item: Snapshot, life: dict[str, Any]) -> str:
         first = item.blockers[0].launch_id
         return (
             "wait until the commands from before the policy have ended; where that cannot be proven,"
-            f" `tieline resource recover {item.resource} --launch {first}`"
+            f" `tieline resource recover {item.resource} --launch {quote(first)}`"
         )
     holder = item.holder
     if holder is None:
@@ -156,7 +158,8 @@ def next_action(item: Snapshot, life: dict[str, Any]) -> str:
     if life.get("canEnd") is False:
         return (
             "nothing proves the end of its command:"
-            f" `tieline resource recover {item.resource} --launch {holder.launch_id}` shows the evidence"
+            f" `tieline resource recover {item.resource} --launch {quote(holder.launch_id or '')}` shows the"
+            " evidence"
         )
     if life.get("isOrphan"):
         supervisor = life.get("supervisor")
@@ -206,7 +209,7 @@ def _of_free(item: Snapshot) -> str:
     if item.queue and item.is_configured:
         name = f":{item.controller_alias}" if item.controller_alias else "its controller"
         doubt = "" if item.controller_life != "unknown" else "; whether it lives is not known"
-        return f"{name} grants it: `tieline resource grant {item.queue[0].request_id}`{doubt}"
+        return f"{name} grants it: `tieline resource grant {quote(item.queue[0].request_id)}`{doubt}"
     if item.queue:
         return "the oldest in line is about to get it"
     return f"it is free: `tieline run --resource {item.resource} -- COMMAND`"

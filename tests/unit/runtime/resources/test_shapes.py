@@ -1,5 +1,6 @@
 """What doors show of a resource."""
 
+import shlex
 from typing import Any
 
 import pytest
@@ -63,6 +64,22 @@ def test_every_state_has_a_next_action(item: Snapshot, life: dict[str, Any], wor
 
 
 @pytest.mark.clause("native-3.6.20")
+@pytest.mark.parametrize("name", ["x; touch /p", "$(id)", "a b", "`id`", "it's"])
+def test_id_in_a_command_to_type_is_one_word_of_a_shell(name: str) -> None:
+    """Who chooses an id does not write the line that its reader is told to run."""
+    asked = QueueEntry(name, "peer-1", "web", "a reason", 5)
+    held = HolderView("r", "p", "api", TicketState.STARTING, 3, 1, "ref", name, "make", "supervised", 1)
+    blocked = Blocker(name, "p", "old", "make", "b", 0)
+    shown = (
+        next_action(seen(queue=(asked,)), {}),
+        next_action(seen(holder=held), {"canEnd": False}),
+        next_action(seen(blockers=(blocked,)), {}),
+    )
+    for action in shown:
+        line = action[action.index("`tieline") + 1 : action.rindex("`")]
+        assert shlex.split(line)[-1] == name
+
+
 def test_snapshot_for_others_has_no_more_than_its_state() -> None:
     """Who is not enrolled learns free or busy."""
     shape = snapshot(seen(is_enrolled=False, state="busy", is_configured=True), 5)
