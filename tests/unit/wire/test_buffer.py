@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tieline.wire.buffer import FrameTooLarge, LineBuffer
+from tieline.wire.buffer import FrameTooLarge, LengthBuffer, LineBuffer
 
 
 @pytest.mark.clause("native-60")
@@ -90,3 +90,38 @@ def test_bytes_fed_one_at_a_time_cost_the_same_each() -> None:
     seconds(1_000)
     # Linear is 8, quadratic 64; the best of three keeps a busy machine from deciding.
     assert min(seconds(160_000) for _ in range(3)) < 24 * min(seconds(20_000) for _ in range(3))
+
+
+@pytest.mark.clause("intercom-1", "intercom-2", "intercom-3")
+def test_frames_with_a_length_come_out_whole_however_they_were_cut() -> None:
+    """Payloads come out in order, empty ones too, also when they come byte by byte."""
+    data = b"\x00\x00\x00\x03one" + bytes(4) + b"\x00\x00\x00\x05three\x00\x00"
+    buffer = LengthBuffer(8)
+    assert buffer.feed(data) == [b"one", b"", b"three"]
+    assert buffer.rest_bytes == 2
+    buffer = LengthBuffer(8)
+    found = [frame for byte in data for frame in buffer.feed(bytes([byte]))]
+    assert found == [b"one", b"", b"three"]
+
+
+@pytest.mark.clause("intercom-4", "intercom-5", "intercom-6")
+def test_length_over_the_bound_is_refused_from_its_four_bytes() -> None:
+    """Nothing of such a frame is awaited; what was whole before it is given, later calls raise."""
+    buffer = LengthBuffer(8)
+    assert buffer.feed(b"\x00\x00\x00\x08" + b"x" * 8) == [b"x" * 8]
+    assert buffer.feed(b"\x00\x00\x00") == []
+    with pytest.raises(FrameTooLarge) as caught:
+        buffer.feed(b"\x01x\x00\x00\x00\x09")
+    assert caught.value.lines_before == [b"x"]
+    assert "frame is longer than 8" in str(caught.value)
+    with pytest.raises(FrameTooLarge):
+        buffer.feed(b"")
+
+
+def test_cost_of_a_large_frame_byte_by_byte_is_linear() -> None:
+    """A frame at its bound that trickles in costs what its bytes cost."""
+    buffer = LengthBuffer(100_000)
+    data = (100_000).to_bytes(4, "big") + b"x" * 100_000
+    began = time.perf_counter()
+    assert sum(len(buffer.feed(data[at : at + 1])) for at in range(len(data))) == 1
+    assert time.perf_counter() - began < 2
