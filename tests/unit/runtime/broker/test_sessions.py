@@ -187,24 +187,25 @@ async def test_link_that_breaks_the_rules_is_closed_and_told_lost_once(ground: G
 
 
 async def test_plan_that_closes_a_link_says_its_words_first_and_lost_after_them(ground: Ground) -> None:
-    """Who is replaced is told; the rest of the plan is said before what its end brings."""
+    """Who is replaced is told; all of the plan, its closes too, comes before what its closes bring."""
     number, line = ground.join()
     other, other_line = ground.join()
+    third, third_line = ground.join()
 
     def answer(command: Command) -> Plan:
         if isinstance(command, Lost):
-            return Plan(rows=(ROW,), outputs=((other, Departed("second")),))
+            return Plan(outputs=((other, Departed("second")), (third, Departed("never"))))
         if type(command).__name__ == "ListAsked":
             outputs = ((number, Departed("last")), (other, Departed("first")), (99, Departed("nobody")))
-            return Plan(outputs=outputs, closes=(number, 99))
+            return Plan(outputs=outputs, closes=(number, third, 99))
         return Plan()
 
     ground.hub.answer = answer
     ground.say(other, type="list", requestId="1")
     assert (said(line), line.ended) == (["last"], "closed")
-    assert said(other_line) == ["first"]
+    assert said(other_line) == ["first", "second", "second"]
+    assert (said(third_line), third_line.ended) == ([], "closed")
     await ground.sessions.close()
-    assert said(other_line) == ["first", "second"]
 
 
 async def test_many_rows_are_kept_in_bounded_commits(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
