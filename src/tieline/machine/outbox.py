@@ -135,7 +135,7 @@ def step(known: Known, receipt: Receipt, unstated: Durability = Durability.UNSTA
 
 
 def lost(known: Known, said: str | None = None) -> Known | None:
-    """Return what is known after a transmission that the recipient did not answer, or None when more is known.
+    """Return what is known after a transmission that got no answer of the recipient, or None when more is.
 
     `said` is the word of who carries it on, one of `NOTES`.
     """

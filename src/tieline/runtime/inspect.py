@@ -51,6 +51,8 @@ def rendered(
             ),
             content=item.envelope.content,
             re_exposed=item.exposure_count > item.is_prepared,  # a prepared one counts this exposure, too
+            is_ask=item.envelope.is_ask,
+            attachments=tuple((part.name, part.text) for part in item.envelope.attachments),
         )
         for item in messages
     ]

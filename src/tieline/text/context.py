@@ -77,6 +77,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     delivery: str = "queue"
     created_at: str | None = None
     re_exposed: bool = False
+    is_ask: bool = False
+    attachments: tuple[tuple[str, str], ...] = ()  # name and text of each
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -204,11 +206,15 @@ def _body(message: Shown, boundaries: list[str], columns: int | None) -> str:
         "automaticDepth": message.automatic_depth or None,
         "thread": message.thread,
         "delivery": message.delivery,
+        "ask": message.is_ask or None,
         "createdAt": message.created_at,
         "reExposed": message.re_exposed or None,
         "contentBytes": len(message.content.encode("utf-8", "surrogatepass")) if is_excerpt else None,
         "isExcerpt": is_excerpt or None,
         "content": content,
+        "attachments": None
+        if is_excerpt or not message.attachments
+        else [{"name": name, "text": text} for name, text in message.attachments],
     }
     present = {name: value for name, value in fields.items() if value is not None}
     line = _HOSTILE.sub(_json_escape, json.dumps(present, ensure_ascii=False))

@@ -13,7 +13,8 @@ from tieline.runtime.operations import TABLE
 
 GOLDEN = {
     "host.answer", "host.boundary", "host.environment", "host.refused", "host.run_begin", "host.run_end",
-    "host.shutdown", "host.shutdown_peer", "host.state", "host.taken", "host.user_prompt", "list_peers",
+    "host.shutdown", "host.shutdown_peer", "host.state", "host.taken", "host.user_prompt", "intercom",
+    "intercom.context", "intercom.guard", "intercom.provenance", "intercom.wake_outcome", "list_peers",
     "local.ask", "local.consent", "local.doctor", "local.inbox", "local.last", "local.log", "local.mute",
     "local.reply", "local.send", "local.status", "local.who", "peer_messages", "send_peer_message",
 }  # fmt: skip
@@ -126,6 +127,7 @@ async def test_every_operation_that_takes_a_run_refuses_a_token_that_proves_none
         "host.boundary": {"kind": "tool"},
         "host.answer": {"entry": "e", "text": "x"},
         "host.user_prompt": {},
+        "intercom": {"action": "list"},
     }
     unchecked = {"host.run_begin", "host.run_end"}  # these make and end the run itself
     takes_run = {

@@ -55,7 +55,7 @@ CALLS_END_S: Final = 1.5
 DRAIN_S: Final = 0.5
 CLOSE_S: Final = 1.0
 PARENT_LOOK_S: Final = 0.25
-WAITS: Final = frozenset({"peer_messages", "local.inbox", "list_peers", "resource.wait"})
+WAITS: Final = frozenset({"peer_messages", "local.inbox", "list_peers", "resource.wait", "intercom"})
 ATTACHED: Final = (
     "instanceId",
     "peerId",

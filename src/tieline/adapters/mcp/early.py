@@ -13,23 +13,27 @@ expressions along, which cost as much as the interpreter's own start.
 Source: reference/native.md 4.4; reference/substrate.md 6; reference/harnesses.md 4, 8.
 """
 
+import os
 from _json import make_scanner
 
 from tieline.adapters.mcp import hosts
 from tieline.adapters.mcp.constants import (
     HANDSHAKE_VERSIONS,
     INSTRUCTIONS,
+    INTERCOM_TOOL,
     MODERN_VERSIONS,
     SERVER,
     TOOLS,
     to_json,
 )
+from tieline.adapters.mcp.wires import has_intercom
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["METHODS", "UNSUPPORTED_VERSION", "EarlyAnswers", "constant_result", "modern_version"]
+__all__ = ["METHODS", "UNSUPPORTED_VERSION", "EarlyAnswers", "constant_result", "modern_version", "tools_of"]
 
 METHODS = frozenset({"initialize", "server/discover", "tools/list", "ping"})
 """The requests that are answered from constants."""
@@ -56,8 +60,15 @@ def modern_version(params: "dict[str, Any]") -> str:
     return version if isinstance(version, str) else "?"
 
 
-def constant_result(method: str, params: "dict[str, Any]") -> "dict[str, object]":
-    """Return the result of one of `METHODS`."""
+def tools_of(environment: "Mapping[str, str]") -> "tuple[dict[str, object], ...]":
+    """Return the tools that a root in this environment has: that of a wire only where the wire is on."""
+    return (*TOOLS, INTERCOM_TOOL) if has_intercom(environment) else TOOLS
+
+
+def constant_result(
+    method: str, params: "dict[str, Any]", environment: "Mapping[str, str] | None" = None
+) -> "dict[str, object]":
+    """Return the result of one of `METHODS`; the tools are those of `environment`, ours where None."""
     is_modern = modern_version(params) != ""
     if method == "initialize":
         asked = params.get("protocolVersion")
@@ -77,7 +88,7 @@ def constant_result(method: str, params: "dict[str, Any]") -> "dict[str, object]
         }
         is_modern = True
     if method == "tools/list":
-        result = {"tools": TOOLS}
+        result = {"tools": tools_of(os.environ if environment is None else environment)}
     if is_modern:
         result |= {"resultType": "complete", "_meta": _STAMP}
         if method != "ping":

@@ -44,7 +44,7 @@ CALLS_END_S: Final = 0.4
 PUBLISH_S: Final = 2.0
 PARENT_LOOK_S: Final = 0.25
 REOPEN_S: Final = 5.0
-WAITS: Final = frozenset({"peer_messages", "list_peers"})
+WAITS: Final = frozenset({"peer_messages", "list_peers", "intercom"})
 
 Opener = Callable[[RootOptions], Awaitable[Root]]
 
@@ -176,7 +176,7 @@ class Door:
     def _tool(self, frame: jsonrpc.Request, meta: dict[str, Any], *, is_modern: bool) -> None:
         name, arguments = frame.params.get("name"), frame.params.get("arguments")
         arguments = {} if arguments is None else arguments
-        if not isinstance(name, str) or name not in constants.TOOL_FIELDS:
+        if not isinstance(name, str) or not self._has_tool(name):
             self._outbound.put(
                 _error(frame.id, -32602, "this door has no such tool", {"code": "INVALID_PARAMS"})
             )
@@ -190,6 +190,11 @@ class Door:
             self._outbound.put(_failure(call, error))
             return
         self._calls.admit(call, self._group)
+
+    def _has_tool(self, name: str) -> bool:
+        if name == "intercom":
+            return early.tools_of(self._environment) is not constants.TOOLS
+        return name in constants.TOOL_FIELDS
 
     # --- the root -----------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import hashlib
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tieline.engine.contract import Send
@@ -49,6 +49,11 @@ AGENT_VARIABLE: Final = "PI_CODING_AGENT_DIR"
 LABEL_CHARACTERS_MAX: Final = 128
 PREVIEW_CHARACTERS_MAX: Final = 180
 FAILED_MAX: Final = 256
+GONE_MAX: Final = 4_096
+AGENT_WARNING: Final = (
+    "an intercom broker of an older revision serves this agent directory: its sessions and those of the "
+    "shared broker do not see each other until they load the newer extension"
+)
 DRAIN_SECONDS: Final = 0.5
 
 
@@ -74,6 +79,8 @@ class Intercom:
         self.stirred = Signal()
         self.turn_began_ms = 0
         self._failed: OrderedDict[str, str] = OrderedDict()  # our questions whose child was not woken
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._asking: set[str] = set()
         self._said: dict[str, Any] = {}
         self._was_busy = False
         self.is_published = False
@@ -194,7 +201,7 @@ class Intercom:
             self._faults.pop(broker, None)
             self.node.log.note("intercom joined", broker=broker)
             if broker == AGENT:
-                self.node.log.note("an intercom broker of an older revision serves this agent directory")
+                self.node.log.note(AGENT_WARNING)
         self._tell_context()
         self.stirred.tell()
 
@@ -214,6 +221,9 @@ class Intercom:
     def session_left(self, session_id: str) -> None:
         """A session is gone: what it asked waits no more, and nobody waits for it."""
         self.asks.left(session_id)
+        self._gone[session_id] = None
+        while len(self._gone) > GONE_MAX:
+            self._gone.popitem(last=False)
         self.tell_presence()
         self.stirred.tell()
 
@@ -248,6 +258,31 @@ class Intercom:
             self._failed.popitem(last=False)
         self.event("intercom_wake_failed", {"messageId": message_id, "detail": detail})
         self.stirred.tell()
+
+    @contextlib.contextmanager
+    def asking(self, peer: Peer) -> Iterator[None]:
+        """Hold the one place in which a peer of ours waits for an answer.
+
+        Raises:
+            Refused: RESOURCE_BUSY, it waits for another one.
+        """
+        if peer.id in self._asking:
+            raise Refused("RESOURCE_BUSY", "Already waiting for a reply", is_retryable=True)
+        self._asking.add(peer.id)
+        try:
+            yield
+        finally:
+            self._asking.discard(peer.id)
+
+    def has_left(self, session_id: str) -> bool:
+        """Return whether a session was seen to go, and is on no broker of ours now."""
+        return session_id in self._gone and self.roster.row_of(session_id) is None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know of the brokers here."""
+        found = [AGENT_WARNING] if AGENT in self.post.members and self.post.members[AGENT].link else []
+        return [*found, *(f"{broker}: {why}" for broker, why in self._faults.items() if broker == SHARED)]
 
     def wake_fault(self, message_id: str) -> str | None:
         """Return why the child that was asked could not be woken, or None."""

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tieline.config import Scope
 from tieline.engine.directory import Place as Workplace
-from tieline.engine.directory import Root
+from tieline.engine.directory import Root, is_in_scope
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Availability, Peer
+from tieline.model.traits import NATIVE
 from tieline.runtime.signals import Watch
 from tieline.shell.intercom.post import ABLE
 from tieline.wire.intercom import mapping
@@ -90,8 +91,11 @@ class Roster:
 
     def roots(self, known: list[Root]) -> list[Root]:
         """Return what other wires show and the sessions that they do not, each once."""
-        by_session = {mapping.peer_id_of(root.session): root.instance for root in known if root.session}
-        instances = {root.instance for root in known}
+        place = self._intercom.node.place
+        # One that we may not reach over its other wire is reached over this one.
+        reached = [root for root in known if root.wire != NATIVE.name or is_in_scope(place, root.place)]
+        by_session = {mapping.peer_id_of(root.session): root.instance for root in reached if root.session}
+        instances = {root.instance for root in reached}
         rows = self.rows()
         shown = shown_targets(rows)
         self._joined.clear()
@@ -113,7 +117,11 @@ class Roster:
             if target_of([*self.own_rows()], target) in [row["id"] for row in self.own_rows()]:
                 return Refusal("INVALID_PARAMS", "Cannot message the current session")
             return found
-        return Peer(self._joined.get(found, mapping.instance_of(found)))
+        return self.shown_as(found)
+
+    def shown_as(self, session_id: str) -> Peer:
+        """Return the peer that a session is shown as, by whichever wire."""
+        return Peer(self._joined.get(session_id, mapping.instance_of(session_id)))
 
     def session_of(self, peer: Peer) -> str | None:
         """Return the session id of a peer, whichever wire shows it."""

@@ -37,6 +37,7 @@ __all__ = [
     "TIELINE_FIELD",
     "WIRE",
     "Provenance",
+    "attachment",
     "envelope",
     "instance_of",
     "is_failure",
@@ -133,15 +134,16 @@ def _delivery(came: Mapping[str, Any]) -> Delivery:
 
 def _attachments(content: Mapping[str, Any]) -> tuple[Attachment, ...]:
     return tuple(
-        Attachment(_whole(item["name"]), _whole(item["content"]), _media_type(item))
+        attachment(item["type"], item["name"], item["content"], item.get("language"))
         for item in content.get("attachments", ())
     )
 
 
-def _media_type(item: Mapping[str, Any]) -> str:
-    kind, language = item["type"], item.get("language")
-    name = _TYPE_OF_KIND.get(kind, _SNIPPET)
-    return name if language is None else name + _LANGUAGE + _whole(language)
+def attachment(kind: str, name: str, content: str, language: str | None = None) -> Attachment:
+    """Return an attachment of ours from one of this wire: its kind and language are its media type."""
+    media_type = _TYPE_OF_KIND.get(kind, _SNIPPET)
+    media_type += "" if language is None else _LANGUAGE + _whole(language)
+    return Attachment(_whole(name), _whole(content), media_type)
 
 
 def _hint(came: Mapping[str, Any]) -> tuple[Attachment, ...]:

@@ -9,6 +9,7 @@ import tieline
 from tieline.adapters.mcp.constants import (
     HOST_EVENTS,
     INSTRUCTIONS,
+    INTERCOM_TOOL,
     TOOL_FIELDS,
     TOOLS,
     VERSION,
@@ -27,7 +28,7 @@ def test_tool_list_hash_is_the_golden_one() -> None:
 def test_tools_text_is_static_ascii_below_the_cut_of_hosts() -> None:
     """Descriptions and instructions are ASCII and shorter than 2,048 bytes."""
     assert to_json(TOOLS).isascii()
-    for text in (INSTRUCTIONS, *(str(tool["description"]) for tool in TOOLS)):
+    for text in (INSTRUCTIONS, *(str(tool["description"]) for tool in (*TOOLS, INTERCOM_TOOL))):
         assert text.isascii()
         assert len(text) < 2_048
     assert [tool["name"] for tool in TOOLS] == [
@@ -43,7 +44,7 @@ def test_tools_text_is_static_ascii_below_the_cut_of_hosts() -> None:
 def test_tool_schemas_are_closed_and_have_the_fields_of_the_specification() -> None:
     """Each schema refuses unknown fields and names exactly what the tool takes."""
     required = {}
-    for tool in json.loads(to_json(TOOLS)):
+    for tool in json.loads(to_json((*TOOLS, INTERCOM_TOOL))):
         schema = tool["inputSchema"]
         assert schema["additionalProperties"] is False
         assert frozenset(schema["properties"]) == TOOL_FIELDS[tool["name"]]
@@ -53,6 +54,7 @@ def test_tool_schemas_are_closed_and_have_the_fields_of_the_specification() -> N
         "send_peer_message": ["to", "content"],
         "peer_messages": [],
         "coordinate_resource": ["operation"],
+        "intercom": ["action"],
         "tieline_host": ["event"],
     }
     assert {"scope", "query", "cursor"} == TOOL_FIELDS["list_peers"]

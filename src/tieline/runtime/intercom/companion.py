@@ -1,0 +1,114 @@
+"""What a companion of a root asks through its door: its context, its guard, the provenance of a message.
+
+Rule 1: every question bears its version; another one than `VERSION` is `unsupported_version`, as a result.
+Rule 2: an answer is at once, from what this root knows; nothing is asked of a peer, and nobody is woken.
+Rule 3: these are the host's methods: no peer and no tool of a model reaches them.
+
+Source: specification of the intercom, "Conditional native context targeting", "Native-owned receipts and
+publication provenance"; docs/attach.md.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tieline.errors import Refused
+from tieline.runtime.calls import Actor, Params, Reply
+from tieline.runtime.intercom.context import VERSION
+from tieline.runtime.intercom.reads import UNAVAILABLE
+
+if TYPE_CHECKING:
+    from tieline.runtime.intercom.intercom import Intercom
+    from tieline.runtime.node import Node
+
+__all__ = ["TABLE"]
+
+_UNSUPPORTED = {"error": "unsupported_version"}
+
+
+class ContextQuery(Params, frozen=True):
+    """`intercom.context`."""
+
+    version: int
+
+
+class Target(Params, frozen=True):
+    """The context that a companion saw."""
+
+    root_session_id: str
+    peer_id: str
+    incarnation: str
+
+
+class ApplicationGuard(Params, frozen=True):
+    """`intercom.guard`."""
+
+    version: int
+    target: Target
+    revision: str | None
+
+
+class ProvenanceQuery(Params, frozen=True):
+    """`intercom.provenance`."""
+
+    version: int
+    root_session_id: str
+    message_id: str
+
+
+class WakeOutcome(Params, frozen=True):
+    """`intercom.wake_outcome`."""
+
+    token: str
+    ok: bool
+    detail: str = ""
+
+
+def _intercom(node: "Node") -> "Intercom":
+    """Return the root's place on the intercom.
+
+    Raises:
+        Refused: CAPABILITY_DENIED, it has none.
+    """
+    if node.intercom is None:
+        raise Refused("CAPABILITY_DENIED", "the intercom is switched off in this root")
+    return node.intercom
+
+
+async def context(node: "Node", _actor: Actor, asked: ContextQuery, _call: str | None) -> Reply:
+    """Return the snapshot of this context."""
+    intercom = _intercom(node)
+    return Reply(intercom.snapshot() if asked.version == VERSION else _UNSUPPORTED)
+
+
+async def guard(node: "Node", _actor: Actor, asked: ApplicationGuard, _call: str | None) -> Reply:
+    """Set the application guard for exactly the context that the companion saw; null withdraws it."""
+    intercom = _intercom(node)
+    if asked.version != VERSION:
+        return Reply(_UNSUPPORTED)
+    target: dict[str, Any] = {
+        "rootSessionId": asked.target.root_session_id,
+        "peerId": asked.target.peer_id,
+        "incarnation": asked.target.incarnation,
+    }
+    return Reply(intercom.set_guard(target, asked.revision))
+
+
+async def provenance(node: "Node", _actor: Actor, asked: ProvenanceQuery, _call: str | None) -> Reply:
+    """Return what this root recorded of a message to it, or why it tells nothing."""
+    intercom = _intercom(node)
+    if asked.version != VERSION:
+        return Reply({"error": UNAVAILABLE})
+    return Reply(intercom.reads.receipt(asked.root_session_id, asked.message_id))
+
+
+async def wake_outcome(node: "Node", _actor: Actor, asked: WakeOutcome, _call: str | None) -> Reply:
+    """Say whether a parked child was woken."""
+    _intercom(node).wakes.answer(asked.token, is_woken=asked.ok, detail=asked.detail[:1_000])
+    return Reply({})
+
+
+TABLE: dict[str, Any] = {
+    "intercom.context": (ContextQuery, context),
+    "intercom.guard": (ApplicationGuard, guard),
+    "intercom.provenance": (ProvenanceQuery, provenance),
+    "intercom.wake_outcome": (WakeOutcome, wake_outcome),
+}
