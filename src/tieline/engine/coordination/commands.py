@@ -165,9 +165,14 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class AutoGrant(msgspec.Struct, frozen=True):
-    """Give the oldest eligible ticket the right: on open resources, and where the caller controls."""
+    """Give the oldest eligible ticket the right: on open resources, and where the caller controls.
+
+    Attributes:
+        only: Of what the caller controls, the resources that it grants in order; None for all of them.
+    """
 
     caller: Principal
+    only: frozenset[ResourceKey] | None = None
 
 
 class Release(msgspec.Struct, frozen=True):

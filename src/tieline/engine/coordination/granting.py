@@ -81,7 +81,7 @@ def auto_grant(turns: Turns, command: AutoGrant) -> tuple[Ticket, ...]:
     given: list[Ticket] = []
     for key in sorted(turns):
         turn = turns[key]
-        if is_granting(turn.document, command.caller) and _is_free(turn):
+        if _is_in_order(turn, command) and _is_free(turn):
             given += _grant_head(turn, turns, command)
     return tuple(given)
 
@@ -125,6 +125,12 @@ def _is_free(turn: Turn) -> bool:
     return turn.document.holder is None and not turn.document.blockers
 
 
+def _is_in_order(turn: Turn, command: AutoGrant) -> bool:
+    """Return whether the caller's looking on alone gives this resource to who is due."""
+    is_chosen = turn.document.policy is None or command.only is None or turn.key in command.only
+    return is_chosen and is_granting(turn.document, command.caller)
+
+
 def _grant_head(turn: Turn, turns: Turns, command: AutoGrant) -> list[Ticket]:
     """Grant the ticket whose turn it is, with all that its command needs, or nothing."""
     ticket = _head(turn, turns, command)
@@ -165,7 +171,7 @@ def _is_ours_to_decide(ticket: Ticket, turns: Turns, command: AutoGrant) -> bool
         mine = _of_bundle(turns[key], ticket)
         if mine is None or mine.state not in (TicketState.QUEUED, TicketState.RESERVED):
             return False
-        if mine.state is TicketState.QUEUED and not is_granting(turns[key].document, command.caller):
+        if mine.state is TicketState.QUEUED and not _is_in_order(turns[key], command):
             return False
     return True
 

@@ -82,7 +82,7 @@ async def coordinate(node: "Node", actor: Actor, asked: CoordinateResource) -> R
                 profile=asked.profile or "strict",
                 epoch=asked.epoch,
             )
-            return await _install(node, principal, wish)
+            return await _install_anew(node, principal, wish)
 
 
 async def list_all(node: "Node", actor: Actor, asked: ListResources) -> Reply:
@@ -105,9 +105,9 @@ async def policy(node: "Node", actor: Actor, asked: SetResourcePolicy) -> Reply:
         raise Refused("INVALID_PARAMS", "give one of controller, isOpen, enrol and unenrol")
     key = await _key(node, asked.resource)
     if asked.enrol:
-        asked = await _enrolling(node, key, asked)
+        return await _install(node, principal, await _enrolling(node, key, asked))
     if not asked.unenrol:
-        return await _install(node, principal, asked)
+        return await _install_anew(node, principal, asked)
     leaving = tuple([await _peer_id(node, name) for name in asked.unenrol])
     return await _decided(node, principal, key, Unenrol(principal, key, leaving), {})
 
@@ -138,9 +138,17 @@ async def _request(node: "Node", principal: Principal, asked: CoordinateResource
     command = Request(principal, claimant, key, request_id, asked.reason or "")
     await node.desk.run(lambda coordinator: coordinator.decide([key], command))
     document = await node.desk.run(lambda coordinator: coordinator.store.read(key))
-    if document.policy is None or node.desk.is_granting_in_order:
+    if document.policy is None or node.desk.grants_in_order(key):
         await node.desk.observe([key])
     return await _reply(node, principal, key, request_id)
+
+
+async def _install_anew(node: "Node", principal: Principal, asked: SetResourcePolicy) -> Reply:
+    """Put a policy in force that says anew whether it is granted in order."""
+    reply = await _install(node, principal, asked)
+    node.desk.grant_in_order(await _key(node, asked.resource), is_wanted=asked.is_auto_grant)
+    node.desk.look()
+    return reply
 
 
 async def _install(node: "Node", principal: Principal, asked: SetResourcePolicy) -> Reply:
@@ -170,8 +178,6 @@ async def _install(node: "Node", principal: Principal, asked: SetResourcePolicy)
         is_takeover=asked.is_takeover,
     )
     reply = await _decided(node, principal, key, command, peers)
-    if asked.is_auto_grant:
-        node.desk.is_granting_in_order = True
     node.desk.look()
     return reply
 

@@ -176,12 +176,14 @@ class Coordinator:
         keys: Iterable[ResourceKey],
         caller: Principal,
         peers: Mapping[str, Liveness] | None = None,
+        only: frozenset[ResourceKey] | None = None,
     ) -> Outcome:
         """Let time and proof have their effect, and give what is free to whom it is due.
 
-        A caller that controls a resource grants it by this: who only looks gives up its control first.
+        A caller that controls a resource grants it by this, where `only` does not leave it out: who only
+        looks gives up its control first.
         """
-        return self.decide(keys, coordination.AutoGrant(caller), peers=peers)
+        return self.decide(keys, coordination.AutoGrant(caller, only), peers=peers)
 
     def gated_by(self, peer_ids: frozenset[str], classes: frozenset[str]) -> tuple[ResourceKey, ...]:
         """Return the resources that present policies ask of a command of these peers, sorted."""

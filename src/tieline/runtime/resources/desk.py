@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tieline.errors import Refusal, TielineError
-from tieline.model.identity import Capability, Peer, Principal
+from tieline.model.identity import Peer, Principal
 from tieline.model.resource import FINISHED, Document, ResourceKey, TicketState
 from tieline.runtime.resources.watching import DirectoryWatch, Glance
 
@@ -53,7 +53,8 @@ class Desk:
         self._is_closed = False
         self._documents: dict[ResourceKey, Document] = {}
         self._due_mono_ms: int | None = None
-        self.is_granting_in_order = node.settings.resource.auto_grant == "fifo"
+        self._is_all_in_order = node.settings.resource.auto_grant == "fifo"
+        self._in_order: set[ResourceKey] = set()
         self.launches: dict[str, Any] = {}
 
     # ------------------------------------------------------------ deciding
@@ -81,11 +82,18 @@ class Desk:
         acting = self._node.acting(peer)
         return Principal(peer, frozenset(acting["capabilities"]), alias=str(acting["alias"]))
 
+    def grants_in_order(self, key: ResourceKey) -> bool:
+        """Return whether this root, where it controls the resource, grants it in order by itself."""
+        return self._is_all_in_order or key in self._in_order
+
+    def grant_in_order(self, key: ResourceKey, *, is_wanted: bool) -> None:
+        """Grant this resource in order from now on, or only where the root's own setting says so for all."""
+        (self._in_order.add if is_wanted else self._in_order.discard)(key)
+
     async def observe(self, keys: Iterable[ResourceKey]) -> None:
         """Let proof and time work, and grant what may be granted here without anybody's decision."""
         own = self.principal(Peer(self._node.instance))
-        if not self.is_granting_in_order:
-            own = Principal(own.peer, own.capabilities - {Capability.CONTROL.value}, own.alias)
+        only = None if self._is_all_in_order else frozenset(self._in_order)
         liveness = import_module("tieline.runtime.resources.liveness")
         asked = sorted(set(keys))
         documents = await self.run(lambda coordinator: coordinator.readable(asked))
@@ -93,7 +101,7 @@ class Desk:
         for key in set(asked).difference(wanted):
             self._documents.pop(key, None)  # damaged: what this root has there is judged when it is mended
         peers = await liveness.of_claimants(self._node, documents)
-        outcome = await self.run(lambda coordinator: coordinator.observe(wanted, own, peers))
+        outcome = await self.run(lambda coordinator: coordinator.observe(wanted, own, peers, only))
         self._due_mono_ms = outcome.deadline_mono_ms
 
     # ------------------------------------------------------------ telling
@@ -201,7 +209,7 @@ class Desk:
         return [
             key
             for key, document in self._documents.items()
-            if _is_ours_to_grant(document, root, own, is_in_order=self.is_granting_in_order)
+            if _is_ours_to_grant(document, root, own, is_in_order=self.grants_in_order(key))
             and (_is_free(document) or is_late or not _is_tended(document))
         ]
 

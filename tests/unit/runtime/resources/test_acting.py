@@ -252,6 +252,31 @@ async def test_controller_that_grants_in_order_needs_no_turn(
 
 
 @pytest.mark.asyncio
+@pytest.mark.clause("native-3.6.11")
+async def test_grants_in_order_are_of_the_one_resource_and_of_its_present_policy(private_home: Path) -> None:
+    """What was asked for one resource gives no other one away, and a policy without it is by hand again."""
+    async with two(private_home) as (alice, bob):
+        fields: dict[str, Any] = {"controller": "me", "participants": ["bob"]}
+        await call(alice, "resource.policy", resource=KEY, isAutoGrant=True, **fields)
+        await call(alice, "resource.policy", resource="machine/by-hand", **fields)
+
+        async def settled(resource: str, request_id: str) -> str:
+            await ask(bob, "request", resource=resource, reason="x", requestId=request_id)
+            alice.node.desk.look()
+            await asyncio.sleep(1.5)
+            shown = await ask(bob, "status", resource=resource)
+            await ask(bob, "cancel_request", requestId=request_id)
+            return str(shown["resource"]["state"])
+
+        assert await settled("machine/by-hand", "r-1") == "available"
+        assert await settled(KEY, "r-2") == "reserved"
+        await call(alice, "resource.policy", resource=KEY, enrol=["alice"])
+        assert await settled(KEY, "r-3") == "reserved"
+        await call(alice, "resource.policy", resource=KEY, **fields)
+        assert await settled(KEY, "r-4") == "available"
+
+
+@pytest.mark.asyncio
 async def test_controller_grants_nothing_by_itself_by_default(private_home: Path) -> None:
     """Manual is the specification's default."""
     async with governed(private_home) as (alice, bob):
