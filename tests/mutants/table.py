@@ -18,6 +18,7 @@ UNIT = "tests/unit/"
 INCOMING = UNIT + "engine/messaging/test_incoming.py::test_"
 JOURNAL = UNIT + "store/journal/test_journal.py::test_"
 HERE = "tests/mutants/test_table.py::test_"
+SCRIPTS = "tests/scripts/test_"
 
 
 class Patch(NamedTuple):
@@ -276,6 +277,21 @@ MUTANTS: tuple[Mutant, ...] = (
         (UNIT + "engine/test_directory.py::test_resolve_takes_exact_ids_and_unique_aliases_only",),
     ),
     Mutant(
+        "mutant-22",
+        "prefix match for targets, at the broker",
+        (
+            Patch(
+                "engine/brokering/targets.py",
+                "    if not found and sender.features.matches_prefixes:\n",
+                "    if not found:\n",
+            ),
+        ),
+        (
+            SCRIPTS + "intercom_direct.py::test_target_is_resolved_by_exact_id_then_by_name",
+            UNIT + "engine/brokering/test_targets.py::test_exact_id_then_name_then_for_some_a_prefix",
+        ),
+    ),
+    Mutant(
         "mutant-23",
         "mark consumed at fetch",
         (
@@ -361,6 +377,23 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         (INCOMING + "status_of_anothers_message_is_told_like_one_that_does_not_exist",),
+    ),
+    Mutant(
+        "mutant-28",
+        "hidden-id error differs, at the broker",
+        (
+            Patch(
+                "engine/brokering/targets.py",
+                "    if exact is not None and is_visible(sender, exact):\n        return exact\n",
+                "    if exact is not None and is_visible(sender, exact):\n        return exact\n"
+                "    if exact is not None:\n"
+                '        return Failed(asked.message_id, "Session is hidden", "E_TARGET_NOT_FOUND")\n',
+            ),
+        ),
+        (
+            SCRIPTS + "intercom_groups.py::test_session_lists_and_reaches_its_group_and_mains_reach_mains",
+            UNIT + "engine/brokering/test_targets.py::test_hidden_id_is_refused_in_the_words_for_nobodys_id",
+        ),
     ),
 )
 """Those of the reference's list that concern messages and the native wire, in its order."""
