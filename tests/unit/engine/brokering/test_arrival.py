@@ -61,3 +61,36 @@ def test_parked_child_is_known_by_its_id_and_place() -> None:
     assert room.join("x", id="session-kid") != "session-kid"
     assert room.join("y", **CHILD | {"id": "session-kid"}) == "session-kid"
     assert not room.journal
+
+
+@pytest.mark.clause("intercom-30")
+def test_bounded_kind_is_refused_beyond_its_number_and_its_link_closed() -> None:
+    """The 129th is told and closed; one that takes its own place again is not."""
+    room = Room()
+    for number in range(128):
+        room.join_recorded(f"n{number}")
+    room.say_join_recorded("more", {})
+    assert [one["type"] for one in room.heard("more")] == ["error"]
+    assert not room.ends["more"].is_open
+    assert room.join_recorded("again", id="session-n5") == "session-n5"
+
+
+def test_presence_binds_a_guard_and_quiet_news_are_told_after_a_while() -> None:
+    """A guard is taken and withdrawn; what staged for a child that parks is held."""
+    room = Room()
+    room.join_recorded("n")
+    room.join("m", rootSessionId="r", incarnation="i", top={"guardedDelivery": 1})
+    for guard in ("g", None):
+        room.send("m", {"type": "presence", "applicationGuard": guard})
+        room.send("m", {"type": "list", "requestId": "x"})
+        assert room.heard("m")[-1]["sessions"][-1].get("applicationGuard") == guard
+    room.heard("n")
+    room.pass_time(1_000)
+    room.send("m", {"type": "presence"})
+    assert [one["type"] for one in room.heard("n")] == ["presence_update"]
+    room.join("kid", status="idle", **CHILD)
+    message = {"id": "u", "timestamp": 1, "content": {"text": "x"}, "delivery": "queue"}
+    update = message | {"queueMode": "replace", "threadId": "t"}
+    room.send("m", {"type": "send", "to": "session-kid", "message": update})
+    room.send("kid", {"type": "unregister", "parked": True})
+    assert room.hub.held_count == 1

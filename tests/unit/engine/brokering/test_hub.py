@@ -79,3 +79,73 @@ def test_row_of_a_later_version_is_left_alone() -> None:
     """A kind of row that this version does not know is neither read nor dropped."""
     row = Put("later", "k", b"{}")  # type: ignore[arg-type]
     assert Hub(FrameCodec(), NOW).restore([row], NOW).rows == ()
+
+
+def test_every_command_of_a_session_reaches_its_room() -> None:
+    """Each kind of frame has the effect of its room: an answer, or a word to somebody else."""
+    room = Room()
+    able = {"wakeOutcomes": 1, "lastReads": 1}
+    room.join("main", rootSessionId="r", top=able)
+    room.join("kid", rootSessionId="r", parentSessionId="r", top=able)
+    room.join_recorded("n", extensions=[{"namespace": "n", "ownerEligible": True}])
+    epoch = room.heard("n")[0]["ownerEpoch"]
+    room.send("main", {"type": "last_request", "requestId": "r", "to": "session-kid"})
+    room.send("kid", {"type": "last_page", "token": room.heard("kid")[0]["token"], "empty": True})
+    assert [one["type"] for one in room.heard("main")] == ["last_response"]
+    room.send("kid", {"type": "unregister", "parked": True})
+    message = {"id": "q", "timestamp": 1, "content": {"text": "x"}, "expectsReply": True}
+    room.send("main", {"type": "send", "to": "session-kid", "message": message})
+    token = room.heard("main")[1]["token"]
+    room.send("main", {"type": "wake_outcome", "token": token, "ok": False, "detail": "no"})
+    assert [one["type"] for one in room.heard("main")] == ["wake_failed"]
+    for frame, answers in (
+        (
+            {"type": "extension_publish", "namespace": "n", "audience": "owner", "payload": 1},
+            ["extension_message"],
+        ),
+        (
+            {
+                "type": "extension_state_commit",
+                "namespace": "n",
+                "ownerEpoch": epoch,
+                "expectedRevision": 0,
+                "payload": 1,
+            },
+            ["extension_state_result", "extension_state"],
+        ),
+        ({"type": "extension_capabilities_update", "extensions": []}, []),
+        ({"type": "cancel_ask", "messageId": "x"}, []),
+        ({"type": "cancel_message", "messageId": "x"}, ["delivery_failed"]),
+        ({"type": "message_receipt", "receipt": {"messageId": "x", "status": "queued", "timestamp": 1}}, []),
+        ({"type": "presence", "status": "x"}, []),
+    ):
+        room.heard("n")
+        room.send("n", frame)
+        assert [one["type"] for one in room.heard("n")] == answers
+
+
+@pytest.mark.clause("intercom-134")
+def test_expired_mail_is_told_to_its_sender_and_on_record() -> None:
+    """A day later the mail is gone; a sender that is there hears it."""
+    for is_there in (True, False):
+        room = Room()
+        room.join_recorded("a")
+        room.join_recorded("b")
+        room.close(room.ends["b"])
+        room.heard("a")
+        message = {"id": "m", "timestamp": 1, "content": {"text": "x"}}
+        room.pass_time(86_300_000)
+        room.send("a", {"type": "send", "to": "session-b", "message": message})
+        assert [one["delivery"] for one in room.heard("a")] == ["queued"]
+        if not is_there:
+            room.close(room.ends["a"])
+        room.pass_time(86_500_000)
+        assert room.hub.held_count == 0
+        if is_there:
+            assert [one["receipt"]["status"] for one in room.heard("a")] == ["expired"]
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[1]", b"{"])
+def test_row_that_cannot_be_read_goes_alone(body: bytes) -> None:
+    """What is no mail any more is dropped, the rest is restored."""
+    assert not Room([Put("mail", "k", body)]).journal

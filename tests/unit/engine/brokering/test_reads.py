@@ -124,3 +124,19 @@ def test_reads_end_with_either_end() -> None:
     desk.sessions.remove(desk.reader)
     desk.reads.left(desk.sessions, desk.reader, made)
     assert (made.outputs, len(desk.reads)) == ([], 0)
+
+
+@pytest.mark.clause("intercom-136")
+def test_empty_history_answers_a_read_of_no_named_entry_alone() -> None:
+    """A pinned entry that is gone is never an empty history; too many reads are refused."""
+    desk = Desk()
+    desk.ask()
+    nothing = {"entryId": None, "text": "", "offset": 0, "nextOffset": None, "empty": True}
+    assert desk.answer(empty=True) == [(1, ReadReturned("last", "r", nothing))]
+    desk.ask(entryId="e")
+    assert desk.answer(empty=True) == error("invalid_answer")
+    desk.ask(entryId="e")
+    assert desk.answer(error="gone") == error("gone")
+    for number in range(64):
+        desk.ask(token=str(number))
+    assert desk.ask(token="more") == error("busy")

@@ -97,3 +97,124 @@ def test_receipt_for_what_nobody_recorded_goes_nowhere() -> None:
     receipt = {"messageId": "m", "status": "queued", "timestamp": 1}
     room.send("a", {"type": "message_receipt", "receipt": receipt})
     assert room.heard("a") + room.heard("f") == []
+
+
+@pytest.mark.clause("intercom-52", "intercom-53", "intercom-54", "intercom-55")
+def test_recorded_send_is_answered_by_its_record() -> None:
+    """A repeat by name, id or binding gets the old answer; other content or another target is refused."""
+    room = Room()
+    room.join_recorded("a")
+    room.join_recorded("b")
+    epoch = room.heard("a")[-1]["session"]["endpointEpoch"]
+    first = said(room, "a", "b")
+    room.heard("b")
+    assert said(room, "a", "session-b") == first
+    message = {"id": "m", "timestamp": 2, "content": {"text": "x"}}
+    bound = {
+        "type": "send",
+        "to": "whoever",
+        "message": message,
+        "targetId": "session-b",
+        "targetEpoch": epoch,
+    }
+    room.send("a", bound)
+    assert room.heard("a") == [first]
+    room.close(room.ends["b"])
+    room.heard("a")
+    assert said(room, "a", "b") == first
+    room.send("a", bound)
+    assert room.heard("a") == [first]
+    assert said(room, "a", "b", content={"text": "y"})["code"] == "E_MESSAGE_ID_REUSE"
+    assert said(room, "a", "elsewhere")["code"] == "E_MESSAGE_ID_REUSE"
+    room.send("a", {"type": "send", "to": "b", "message": message, "targetId": "session-b"})
+    assert room.heard("a")[0]["code"] == "E_INVALID_TARGET"
+    room.send("a", {"type": "send", "to": "b", "message": {}})
+    assert room.heard("a")[0]["code"] == "E_INVALID_MESSAGE"
+
+
+def test_superseded_and_cancelled_messages_are_taken_back_wherever_they_are() -> None:
+    """Out of the mailbox, or by a word to who has them; what became of them is on record."""
+    room = Room()
+    room.join_recorded("a")
+    room.join_recorded("b")
+    said(room, "a", "b", "m1")
+    said(room, "a", "b", "m2", supersedes="m1")
+    words = [one.get("control", {}).get("action") for one in room.heard("b")]
+    assert words == [None, "supersede", None]
+    assert said(room, "a", "b", "m1")["code"] == "E_DELIVERY_SUPERSEDED"
+    room.close(room.ends["b"])
+    said(room, "a", "session-b", "m3")
+    said(room, "a", "session-b", "m4", supersedes="m3")
+    assert room.hub.held_count == 1
+    for identity, code in (("m4", None), ("m4", "E_INVALID_TARGET"), ("m2", "E_TARGET_DISCONNECTED")):
+        room.send("a", {"type": "cancel_message", "messageId": identity})
+        assert room.heard("a")[-1].get("code") == code
+    assert room.hub.held_count == 0
+    assert said(room, "a", "session-b", "q", expectsReply=True)["code"] == "E_TARGET_DISCONNECTED"
+    assert said(room, "a", "session-b", "m5", supersedes="nothing")["code"] == "E_SUPERSEDE_TARGET"
+
+
+@pytest.mark.clause("intercom-100", "intercom-104")
+def test_replies_crossings_and_wakes_are_judged_before_anything_is_routed() -> None:
+    """An invented correlation and a crossing ask are refused; an ask of a parked child wakes it."""
+    room = Room()
+    room.join_recorded("a")
+    room.join_recorded("b")
+    assert said(room, "a", "b", "r", replyTo="q")["code"] == "E_REPLY_TARGET"
+    said(room, "a", "b", "q1", expectsReply=True)
+    assert said(room, "b", "a", "q2", expectsReply=True)["code"] == "E_MUTUAL_ASK"
+    assert said(room, "b", "a", "r1", replyTo="q1")["type"] == "delivered"
+    room.send(
+        "b", {"type": "message_receipt", "receipt": {"messageId": "q1", "status": "queued", "timestamp": 1}}
+    )
+    assert room.heard("a")[-1]["type"] == "message_receipt"
+    room.join("main", rootSessionId="r", top={"wakeOutcomes": 1})
+    room.join("kid", **CHILD)
+    room.send("kid", {"type": "unregister", "parked": True})
+    room.heard("main")
+    assert said(room, "main", "session-kid", "p", delivery="passive")["type"] == "delivery_queued"
+    room.send(
+        "main",
+        {
+            "type": "send",
+            "to": "session-kid",
+            "message": {"id": "w", "timestamp": 1, "content": {"text": "x"}},
+        },
+    )
+    assert [one["type"] for one in room.heard("main")] == ["wake_request", "delivery_queued"]
+
+
+@pytest.mark.clause("intercom-65", "intercom-66", "intercom-69")
+def test_updates_are_staged_for_the_idle_and_refused_where_there_is_no_room() -> None:
+    """Idle: staged and delivered in its time, from who is there or was; busy: at once."""
+    staged = {"delivery": "queue", "queueMode": "replace", "threadId": "t"}
+    for is_there in (True, False):
+        room = Room()
+        room.join("a")
+        room.join("b", status="idle")
+        assert said(room, "a", "b", **staged)["type"] == "delivery_queued"
+        if not is_there:
+            room.close(room.ends["a"])
+            room.heard("b")
+        room.pass_time(1_500)
+        assert [one["from"]["id"] for one in room.heard("b")] == ["session-a"]
+    room.join("a")
+    for number in range(101):
+        answer = said(room, "a", "b", **staged | {"threadId": str(number)})
+    assert answer["type"] == "delivery_failed"
+    room.send("b", {"type": "presence", "status": "busy"})
+    assert said(room, "a", "b", **staged)["type"] == "delivered"
+    room.close(room.ends["b"])
+    room.pass_time(2_000)
+
+
+def test_mail_that_has_no_room_or_is_guarded_wrongly_fails() -> None:
+    """A full mailbox refuses; a guard that nobody negotiated does."""
+    room = Room()
+    room.join("kid", **CHILD)
+    room.join("s", **CHILD)
+    room.send("kid", {"type": "unregister", "parked": True})
+    for number in range(101):
+        answer = said(room, "s", "session-kid", str(number))
+    assert "full" in answer["reason"]
+    assert "not negotiated" in said(room, "s", "session-kid", guard={})["reason"]

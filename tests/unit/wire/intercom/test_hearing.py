@@ -165,3 +165,90 @@ def test_requests_of_revision_n_become_commands() -> None:
     assert isinstance(sent, contract.SendAsked)
     assert (sent.target_id, sent.target_epoch, sent.letter) == ("i", "e", None)
     assert isinstance(command_of({"type": "presence", "name": None}, OLDER), contract.PresenceTold)
+
+
+def test_frames_of_the_strict_form_become_commands() -> None:
+    """Each of them is the command of that name."""
+    assert command_of({"type": "list", "requestId": ""}, PLAIN) == contract.ListAsked(1, "")
+    with pytest.raises(Broken):
+        command_of({"type": "list"}, PLAIN)
+    message = {"id": "m", "timestamp": 1, "content": {"text": "x"}}
+    sent = command_of({"type": "send", "to": 7, "message": message}, PLAIN)
+    assert isinstance(sent, contract.SendAsked)
+    assert (sent.to, sent.message_id, sent.token) == (None, "m", "t")
+    half = command_of({"type": "send", "to": "x", "message": message, "targetId": "i"}, OLDER)
+    assert isinstance(half, contract.SendAsked)
+    assert half.is_target_broken
+    whole = command_of({"type": "send", "to": "x", "message": message}, OLDER)
+    assert isinstance(whole, contract.SendAsked)
+    assert (whole.target_id, whole.is_target_broken) == (None, False)
+
+
+def test_reads_become_commands_with_their_place() -> None:
+    """What the owner is asked is whole and within bounds; a fault is answered under the request's own id."""
+    ask = {"type": "last_request", "requestId": "r", "to": "x"}
+    found = command_of(ask | {"entryId": "e", "offset": 3, "limit": 4}, NEWER)
+    assert isinstance(found, contract.ReadAsked)
+    assert found.body == {"entryId": "e", "offset": 3, "limit": 4}
+    found = command_of(ask | {"type": "receipt_request", "rootSessionId": "q", "messageId": "m"}, NEWER)
+    assert isinstance(found, contract.ReadAsked)
+    assert (found.kind, found.body) == ("receipt", {"rootSessionId": "q", "messageId": "m"})
+    for wrong in ({"offset": -1}, {"limit": 0}, {"entryId": ""}, {"type": "receipt_request"}):
+        with pytest.raises(Unheard) as caught:
+            command_of(ask | wrong, NEWER)
+        assert isinstance(caught.value.answer, contract.ReadReturned)
+        assert caught.value.answer.body == {"error": "invalid_request"}
+
+
+def test_answers_of_an_owner_pass_what_is_theirs_alone() -> None:
+    """Unknown members are left out; an error is a short label, or the answer is invalid."""
+    page = {
+        "type": "last_page",
+        "token": "k",
+        "entryId": "e",
+        "text": "x",
+        "offset": 0,
+        "nextOffset": None,
+        "other": 1,
+    }
+    found = command_of(page, NEWER)
+    assert found == contract.ReadAnswered(
+        link=1, kind="last", token="k", body={"entryId": "e", "text": "x", "offset": 0, "nextOffset": None}
+    )
+    found = command_of({"type": "receipt_facts", "token": "k", "receipt": {"a": 1}}, NEWER)
+    assert isinstance(found, contract.ReadAnswered)
+    assert found.body == {"receipt": {"a": 1}}
+    for error, expected in (("gone", "gone"), ("x" * 201, "invalid_answer"), (7, "invalid_answer")):
+        found = command_of({"type": "last_page", "token": "k", "error": error}, NEWER)
+        assert isinstance(found, contract.ReadAnswered)
+        assert found.body == {"error": expected}
+
+
+def test_bus_and_receipts_become_commands() -> None:
+    """A publication, a receipt and a list of extensions, as they were said."""
+    publish = {
+        "type": "extension_publish",
+        "namespace": "n",
+        "audience": "capable",
+        "payload": 1,
+        "ownerOnly": True,
+    }
+    found = command_of(publish | {"ownerEpoch": "e"}, OLDER)
+    assert found == contract.BusPublished(
+        link=1, namespace="n", audience="capable", payload=1, owner_epoch="e", is_owner_only=True
+    )
+    receipt = {"messageId": "m", "status": "injected", "timestamp": 1, "detail": "x"}
+    assert command_of({"type": "message_receipt", "receipt": receipt}, OLDER) == contract.ReceiptTold(
+        1, "m", receipt
+    )
+    assert command_of(
+        {"type": "extension_capabilities_update", "extensions": []}, OLDER
+    ) == contract.ExtensionsTold(1, ())
+
+
+def test_child_that_names_another_parent_closes() -> None:
+    """A lineage of more than one level is none."""
+    with pytest.raises(Broken):
+        join(session=SESSION | {"rootSessionId": "r", "parentSessionId": "q"})
+    with pytest.raises(Broken):
+        join(session=SESSION | {"model": ""})

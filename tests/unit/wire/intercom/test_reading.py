@@ -76,6 +76,20 @@ def test_what_javascript_refuses_is_a_typed_error(data: bytes) -> None:
         parse(data)
 
 
+@pytest.mark.parametrize("before", ["[", '{"a":'])
+def test_nesting_to_the_bound_is_read(before: str) -> None:
+    """The bound itself is taken, whatever the interpreter's own reader could do."""
+    after = "]" if before == "[" else "}"
+    assert parse((before * NESTING_MAX + "1" + after * NESTING_MAX).encode()) is not None
+    with pytest.raises(ProtocolError):
+        parse((before * (NESTING_MAX + 1) + "1" + after * (NESTING_MAX + 1)).encode())
+
+
+def test_many_containers_side_by_side_are_no_nesting() -> None:
+    """A list of more objects than the bound is read as ever."""
+    assert parse(b"[" + b",".join([b"{}"] * 6_000) + b"]") == [{}] * 6_000
+
+
 DEEP = 2_000
 
 

@@ -1,6 +1,7 @@
 """What the hub orders, in the words of each dialect."""
 
 import typing
+from typing import Any
 
 import pytest
 
@@ -91,3 +92,137 @@ def test_codec_reads_what_it_wrote(features: Features) -> None:
     codec = FrameCodec()
     value = {"a": [1, 2.5, "\ud800", None, True], "plain": features.needs_plain}
     assert codec.parse(codec.dump(value)) == value
+
+
+def said(features: Features, output: contract.Output) -> Any:
+    return parse(FrameCodec().payload(features, output) or b"null")
+
+
+ABLE = Features(
+    needs_plain=True, last_reads=True, receipt_reads=True, wake_outcomes=True, guarded_delivery=True
+)
+NAMED_ROW = Row(
+    fields=ODD | {"name": "fine", "status": "idle", "cwd": "/w", "model": "m"},
+    features=RECORDED,
+    epoch="e",
+    process_id=0,
+    joined_ms=3,
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "frame"),
+    [
+        (
+            contract.Registered("s", ABLE),
+            {
+                "type": "registered",
+                "sessionId": "s",
+                "guardedDelivery": 1,
+                "receiptReads": 1,
+                "lastReads": 1,
+                "wakeOutcomes": 1,
+            },
+        ),
+        (
+            contract.Delivery(NAMED_ROW, {"id": "m"}, 1, 2),
+            {"type": "message", "from": NAMED_ROW.fields, "message": {"id": "m"}},
+        ),
+        (contract.Delivered("m", is_held=True), {"type": "delivered", "messageId": "m"}),
+        (contract.Queued("m", "why"), {"type": "delivery_queued", "messageId": "m", "reason": "why"}),
+        (contract.Departed("s"), {"type": "session_left", "sessionId": "s"}),
+        (
+            contract.ReadWanted("last", "t", DIRECT_ROW, {"offset": 0}),
+            {"type": "last_read", "token": "t", "from": DIRECT_ROW.fields, "offset": 0},
+        ),
+        (
+            contract.ReadReturned("receipt", "r", {"error": "e"}),
+            {"type": "receipt_response", "requestId": "r", "error": "e"},
+        ),
+        (
+            contract.WakeWanted("t", "s", "m"),
+            {"type": "wake_request", "token": "t", "sessionId": "s", "messageId": "m"},
+        ),
+        (contract.WakeFailed("m", "d"), {"type": "wake_failed", "messageId": "m", "detail": "d"}),
+        (contract.BusRefused("why"), None),
+        (contract.Arrived(DIRECT_ROW), None),
+    ],
+)
+def test_frames_of_the_strict_form(output: contract.Output, frame: dict[str, Any] | None) -> None:
+    """Each output in its words, or in none."""
+    assert said(ABLE, output) == frame
+
+
+@pytest.mark.parametrize(
+    ("output", "frame"),
+    [
+        (
+            contract.Registered("s", RECORDED),
+            {"type": "registered", "sessionId": "s", "features": ["extension-bus-v1", "exact-send-v1"]},
+        ),
+        (contract.Delivered("m"), {"type": "delivered", "messageId": "m", "delivery": "socket_delivered"}),
+        (
+            contract.Delivered("m", is_held=True),
+            {"type": "delivered", "messageId": "m", "delivery": "queued"},
+        ),
+        (contract.Queued("m", "why"), {"type": "delivered", "messageId": "m", "delivery": "queued"}),
+        (contract.Departed("s"), {"type": "session_left", "sessionId": "s"}),
+        (contract.BusRefused("why"), {"type": "error", "error": "why"}),
+        (
+            contract.BusOwner("n", None, None),
+            {"type": "extension_owner", "namespace": "n", "ownerId": None, "ownerEpoch": None},
+        ),
+        (
+            contract.BusState("n", 2, [1]),
+            {"type": "extension_state", "namespace": "n", "revision": 2, "payload": [1]},
+        ),
+        (
+            contract.BusStateAnswered("n", is_committed=False, revision=2, reason="why", request_id="r"),
+            {
+                "type": "extension_state_result",
+                "namespace": "n",
+                "ok": False,
+                "revision": 2,
+                "reason": "why",
+                "requestId": "r",
+            },
+        ),
+        (
+            contract.BusStateAnswered("n", is_committed=True, revision=3),
+            {"type": "extension_state_result", "namespace": "n", "ok": True, "revision": 3},
+        ),
+    ],
+)
+def test_frames_of_revision_n(output: contract.Output, frame: dict[str, Any]) -> None:
+    """Each output in its words; an answer to a send says besides what is known of the outcome."""
+    rest = {"retryable": False, "outcomeKnown": True} if "delivery" in frame else {}
+    assert said(RECORDED, output) == frame | rest
+
+
+def test_frames_of_revision_n_that_show_somebody() -> None:
+    """Who speaks is in each of them, in the ancestor's form."""
+    shown = said(RECORDED, contract.Arrived(DIRECT_ROW))["session"]
+    for output, key, value in (
+        (contract.Changed(DIRECT_ROW), "session", shown),
+        (
+            contract.Delivery(DIRECT_ROW, {"id": "m"}, 1, 2),
+            "message",
+            {"id": "m", "brokerReceivedAt": 1, "brokerDeliveredAt": 2},
+        ),
+        (
+            contract.Controlled(DIRECT_ROW, "m", "cancel", 4),
+            "control",
+            {"messageId": "m", "action": "cancel", "timestamp": 4},
+        ),
+        (
+            contract.Controlled(DIRECT_ROW, "m", "supersede", 4, superseded_by="n"),
+            "control",
+            {"messageId": "m", "action": "supersede", "timestamp": 4, "supersededBy": "n"},
+        ),
+        (contract.ReceiptPassed(DIRECT_ROW, {"a": 1}), "receipt", {"a": 1}),
+        (contract.BusMessage(DIRECT_ROW, "n", 7, "e"), "ownerEpoch", "e"),
+        (contract.BusMessage(DIRECT_ROW, "n", 7, None), "payload", 7),
+    ):
+        frame = said(RECORDED, output)
+        assert frame[key] == value
+        assert frame.get("from", frame.get("session")) == shown
