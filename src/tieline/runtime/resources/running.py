@@ -35,6 +35,7 @@ from tieline.model.resource import (
     Snapshot,
     Ticket,
     TicketState,
+    key_digest,
 )
 from tieline.runtime.resources import shapes
 from tieline.runtime.resources.coordinator import Coordinator, evidence_of, now
@@ -43,13 +44,24 @@ from tieline.shell.process import probe
 from tieline.shell.supervisor.front import LaunchEnd, Supervisor
 from tieline.shell.tree import MARKS_VARIABLE, LaunchSpec, is_inside
 
-__all__ = ["Order", "Run", "Standing", "command_digest", "has_no_controller", "is_tended", "lost"]
+__all__ = [
+    "Order",
+    "Run",
+    "Standing",
+    "command_digest",
+    "has_no_controller",
+    "is_seen_held",
+    "is_tended",
+    "lost",
+]
 
 _T = TypeVar("_T")
 PROGRAM = "tieline.runtime.resources.launching"
 LOOK_S = 1.0
 REPEAT_S = 30.0
 """Between two words about the same standing."""
+CROWD_PAUSE_S = 0.1
+"""After a change of another resource: so often at most is looked whether the own one has changed."""
 PROOF_LOOK_S = 0.6
 """While the holder's supervisor is not seen alive: two looks fit around the quarantine into 2 s."""
 EXECUTABLE_CHARACTERS_MAX = 64
@@ -304,17 +316,26 @@ class Run:
         until = time.monotonic() + left
         glance = Glance(self._coordinator.store.path)
         glance.is_changed()
+        own = [f"{key_digest(document.resource)}.json" for document in documents]
+        before = glance.stamps(own)
         if any(self._coordinator.store.read(one.resource).revision != one.revision for one in documents):
             return
+        look_at = time.monotonic() + _pause_s(documents)
         while True:
-            pause = LOOK_S if all(is_tended(document) for document in documents) else PROOF_LOOK_S
-            is_told = watch.wait(min(pause, max(0.0, until - time.monotonic())))
-            if is_told or pause == PROOF_LOOK_S or time.monotonic() >= until or glance.is_changed():
+            is_told = watch.wait(max(0.0, min(look_at, until) - time.monotonic()))
+            at_s = time.monotonic()
+            # What becomes of other resources is no news: only a change of the own ones costs a transaction.
+            is_changed = (is_told or glance.is_changed()) and glance.stamps(own) != before
+            if is_changed or at_s >= until:
                 return
+            if at_s < look_at:
+                time.sleep(min(CROWD_PAUSE_S, look_at - at_s))  # one transaction puts many files there
+                continue
             if self._without != [has_no_controller(document) for document in documents]:
                 return
-            if not all(is_tended(document) for document in documents):
+            if not all(is_seen_held(document) for document in documents):
                 return
+            look_at = at_s + _pause_s(documents)
 
     def _fences(self, documents: list[Document]) -> dict[ResourceKey, int] | None:
         """Return the fences when every right is there, None while one is missing."""
@@ -346,7 +367,8 @@ class Run:
             if is_new or at_s - self._told_s >= REPEAT_S:
                 self._told, self._told_s = standing, at_s
                 status = Status(self._principal, document.resource)
-                seen = self._coordinator.decide([document.resource], status).snapshot
+                decide = partial(self._coordinator.decide, [document.resource], status)
+                seen = self._patiently(decide).snapshot
                 if seen is not None:
                     tell(Standing(seen, place, round((at_s - self._since_s) * 1_000), is_new))
             return
@@ -413,6 +435,25 @@ def is_tended(document: Document) -> bool:
         return True
     supervisor = holder.reservation.supervisor
     return supervisor is not None and probe(supervisor) == "alive"
+
+
+def is_seen_held(document: Document) -> bool:
+    """Return whether one look at one process shows that nothing can have become of what is in the way."""
+    holder = document.holder
+    if holder is not None and holder.state is TicketState.RESERVED and not document.blockers:
+        return probe(holder.claimant.starter) != "gone"
+    if is_tended(document):
+        return True
+    if document.blockers:
+        return any(
+            one.supervisor is not None and probe(one.supervisor) == "alive" for one in document.blockers
+        )
+    right = holder.reservation if holder is not None else None
+    return right is not None and any(probe(process) == "alive" for process in right.processes[:1])
+
+
+def _pause_s(documents: Sequence[Document]) -> float:
+    return LOOK_S if all(is_tended(document) for document in documents) else PROOF_LOOK_S
 
 
 def lost(ticket: Ticket | None) -> Refusal:

@@ -9,13 +9,15 @@ Source: reference/native.md 3.5 "watch"; reference/substrate.md 8.
 import ctypes
 import os
 import select
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
 __all__ = ["DirectoryWatch", "Glance"]
 
 CLOEXEC_NONBLOCK = 0o2000000 | 0o4000
-MOVED_TO, CREATE, DELETE = 0x80, 0x100, 0x200
+# A file is made under another name and then put into its place: only that is news.
+MOVED_TO, DELETE = 0x80, 0x200
 READ_BYTES = 65_536
 
 
@@ -43,6 +45,17 @@ class Glance:
         self._stamp = stamp
         return is_changed
 
+    def stamps(self, names: Iterable[str]) -> tuple[tuple[int, int, int] | None, ...]:
+        """Return what tells a file from the one that replaces it, for each name; None where there is none."""
+        return tuple(self._stamp_of(name) for name in names)
+
+    def _stamp_of(self, name: str) -> tuple[int, int, int] | None:
+        try:
+            held = os.stat(f"{self.path}/{name}", follow_symlinks=False)
+        except OSError:
+            return None
+        return held.st_ino, held.st_mtime_ns, held.st_size
+
     def changed(self) -> frozenset[str]:
         """Return the names of the documents that were put there since the last call."""
         now: dict[str, tuple[int, int, int]] = {}
@@ -68,7 +81,7 @@ class DirectoryWatch:
             descriptor = library.inotify_init1(CLOEXEC_NONBLOCK)
             if descriptor >= 0:
                 self.descriptor = descriptor
-                library.inotify_add_watch(descriptor, os.fsencode(path), MOVED_TO | CREATE | DELETE)
+                library.inotify_add_watch(descriptor, os.fsencode(path), MOVED_TO | DELETE)
         except (OSError, AttributeError):
             self.descriptor = -1
 

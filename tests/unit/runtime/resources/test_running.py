@@ -2,21 +2,31 @@
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.runtime.resources.kit import KEY, NONCE, begin, claim, claimant, principal, start
-from tieline.engine.coordination import Grant, SetPolicy
+from tieline.engine.coordination import Claim, Grant, SetPolicy, Status
 from tieline.errors import Refused
 from tieline.model.identity import Peer
 from tieline.model.process import ProcessIdentity
-from tieline.model.resource import Document
+from tieline.model.resource import Document, ResourceKey
 from tieline.runtime.resources import coordinator as coordinator_module
 from tieline.runtime.resources import running, viewing
 from tieline.runtime.resources.coordinator import Coordinator
-from tieline.runtime.resources.running import Order, Run, Standing, command_digest, is_tended, lost
+from tieline.runtime.resources.running import (
+    Order,
+    Run,
+    Standing,
+    command_digest,
+    is_seen_held,
+    is_tended,
+    lost,
+)
 from tieline.shell.process import identify, self_identity
 from tieline.shell.tree import MARKS_VARIABLE
 
@@ -237,3 +247,97 @@ def test_peer_that_a_policy_left_out_is_told_who_can_help(
         assert words in caught.value.action
     shape = viewing.status(coordinator, KEY, principal("a"))
     assert "--enrol :a" in shape["nextAction"]
+
+
+@pytest.mark.clause("native-3.6.11")
+def test_wait_costs_nothing_for_what_becomes_of_other_resources(
+    coordinator: Coordinator, private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits looks again when its own resource changes, however much others are used beside it."""
+    claim(coordinator, "holder", KEY)
+    run = run_of(coordinator, "a", private_home, 1_500)
+    looks: list[None] = []
+    observe = run._coordinator.observe
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        looks.append(None)
+        return observe(*arguments, **named)
+
+    monkeypatch.setattr(run._coordinator, "observe", counted)
+    is_over = threading.Event()
+
+    def use_others() -> None:
+        elsewhere = Coordinator(str(private_home))
+        for number in range(200):
+            if is_over.wait(0.01):
+                break
+            claim(elsewhere, f"other{number}", ResourceKey("machine/other"))
+        elsewhere.close()
+
+    beside = threading.Thread(target=use_others)
+    beside.start()
+    with pytest.raises(Refused):
+        run._wait(lambda _standing: None)
+    is_over.set()
+    beside.join()
+    assert len(looks) <= 3
+
+
+@pytest.mark.clause("I31", "I34")
+def test_reserved_holder_that_died_is_not_waited_out(coordinator: Coordinator, private_home: Path) -> None:
+    """A right whose owner is proven gone ends then, and not when its 30 s are over."""
+    child = subprocess.Popen(["/bin/sleep", "60"])
+    owner = identify(child.pid)
+    assert owner is not None
+    dying = claimant("dying", owner)
+    coordinator.decide([KEY], Claim(principal("dying"), dying, "l", "digest", "make", "build", "request-d"))
+    coordinator.observe([KEY], principal("dying"))
+    run = run_of(coordinator, "a", private_home, 10_000)
+    begun = coordinator_module.now().mono_ms
+
+    def tell(_standing: Standing) -> None:
+        child.kill()
+        child.wait()
+
+    assert run._wait(tell) == {KEY: 2}
+    assert coordinator_module.now().mono_ms - begun < 3_000
+
+
+def test_crowd_at_the_locks_ends_no_wait(
+    coordinator: Coordinator, private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is looked up only to be told is waited for like everything else."""
+    claim(coordinator, "holder", KEY)
+    run = run_of(coordinator, "a", private_home, 700)
+    decide = run._coordinator.decide
+    crowded = [True, True]
+
+    def busy(keys: Any, command: Any, **named: Any) -> Any:
+        if isinstance(command, Status) and crowded:
+            crowded.pop()
+            raise Refused("RESOURCE_BUSY", "the lock is held by another process", is_retryable=True)
+        return decide(keys, command, **named)
+
+    monkeypatch.setattr(run._coordinator, "decide", busy)
+    told: list[Standing] = []
+    with pytest.raises(Refused) as caught:
+        run._wait(told.append)
+    assert caught.value.code == "RESOURCE_WAIT_TIMEOUT"
+    assert len(told) == 1
+    assert not crowded
+
+
+def test_holder_without_a_supervisor_is_seen_by_its_command(coordinator: Coordinator) -> None:
+    """A host's own command is looked at cheaply while it lives; its end is looked into at once."""
+    child = subprocess.Popen(["/bin/sleep", "60"])
+    process = identify(child.pid)
+    assert process is not None
+    claim(coordinator, "holder", KEY)
+    begin(coordinator, "holder", 1)
+    start(coordinator, "holder", 1, process)
+    document = coordinator.store.read(KEY)
+    assert not is_tended(document)
+    assert is_seen_held(document)
+    child.kill()
+    child.wait()
+    assert not is_seen_held(document)
