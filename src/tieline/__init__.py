@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from tieline.model.identity import Availability, Capability, Descriptor, Peer, Scope
     from tieline.model.message import Attachment, Delivery
     from tieline.model.receipt import Durability, Receipt, State
+    from tieline.runtime.intercom.connecting import Client, connect
     from tieline.runtime.root import Message, Root
 
 __all__ = [
     "Attachment",
     "Availability",
     "Capability",
+    "Client",
     "Delivery",
     "Descriptor",
     "Durability",
@@ -39,6 +41,7 @@ __all__ = [
     "TielineError",
     "UsageError",
     "__version__",
+    "connect",
 ]
 
 __version__ = "0.1.0"
@@ -55,6 +58,7 @@ _HOMES = {
     "tieline.model.identity": ("Availability", "Capability", "Descriptor", "Peer", "Scope"),
     "tieline.model.message": ("Attachment", "Delivery"),
     "tieline.model.receipt": ("Durability", "Receipt", "State"),
+    "tieline.runtime.intercom.connecting": ("Client", "connect"),
     "tieline.runtime.root": ("Message", "Root"),
 }
 

@@ -61,6 +61,7 @@ class Draft(msgspec.Struct, frozen=True):
     notify_when_idle: bool = False
     attachments: tuple[Attachment, ...] = ()
     is_recipient_tieline: bool | None = None  # None: not known yet; False: features are refused
+    may_cross: bool = False  # the recipient is known to wait for no answer of the sender any more
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -90,6 +91,7 @@ class Offer(msgspec.Struct, frozen=True):
     wire: str | None = (
         None  # over which it came; None: that of the sender's instance. A child's is its parent's
     )
+    may_cross: bool = False  # nobody here waits for an answer of the sender: a question of it crosses none
 
 
 class Consent(msgspec.Struct, frozen=True):

@@ -124,6 +124,8 @@ class Book:
             meant = self._node.intercom.roster.peer_of(target)  # its names are looser than ours
             if isinstance(meant, Refusal):
                 return found if meant.code == "UNKNOWN_TARGET" and not meant.candidates else meant
+            absent = self._node.intercom.roster.absent(meant.id)
+            known = known if absent is None else [*known, absent]
             found = directory.resolve(self._node.place, known, meant.id, scope, is_crossing=is_crossing)
         if isinstance(found, Refusal) and owner is not None and found.code == "UNKNOWN_TARGET":
             code = "TARGET_ENDED" if target != Peer(owner).id else "PEER_OFFLINE"

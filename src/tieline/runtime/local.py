@@ -15,7 +15,7 @@ import msgspec
 from tieline import __version__, config
 from tieline.engine.contract import Act, Consent, Held, Mute
 from tieline.errors import OutcomeUnknown, RecoveryRequired, Refusal, Refused, TielineError
-from tieline.model.identity import Capability, Descriptor
+from tieline.model.identity import Capability, Descriptor, Peer
 from tieline.model.message import Attachment, Delivery
 from tieline.model.receipt import Receipt, State
 from tieline.runtime import answers, render
@@ -236,17 +236,10 @@ async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Rep
     timeout_ms = _bounded(asked.timeout_ms)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
-    target, receipt = await _submit(node, actor, asked, to)
-    while True:
-        arrival, watch = node.arrival(sender), node.movement(receipt.message_id)
-        found = node.engine.held(
-            sender, from_peer=target.peer.id, reply_to=receipt.message_id, unread_only=False, count_max=1
-        )
-        receipt = latest(node, receipt)
-        left = deadline - loop.time()
-        if found or receipt.state in (State.REJECTED, State.EXPIRED) or left <= 0:
-            break
-        await arrival.joined(watch).wait(left)
+    with node.waiting(sender, None):
+        target, receipt = await _submit(node, actor, asked, to)
+    with node.waiting(sender, target.peer):
+        found, receipt = await _answer_of(node, sender, target, receipt, deadline)
     if found:  # the receipt that says "replied" comes right behind the reply
         receipt = await settled(node, receipt, REPLIED_WAIT_MS, until_final=True)
     shape = _shape(node, target, receipt)
@@ -273,6 +266,23 @@ async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Rep
             "token": reply.taken,
         }
     )
+
+
+async def _answer_of(
+    node: "Node", sender: Peer, target: Descriptor, receipt: Receipt, deadline: float
+) -> tuple[tuple[Held, ...], Receipt]:
+    """Wait for a question's answer, until the loop's time `deadline`; return it and what is known then."""
+    loop = asyncio.get_running_loop()
+    while True:
+        arrival, watch = node.arrival(sender), node.movement(receipt.message_id)
+        found = node.engine.held(
+            sender, from_peer=target.peer.id, reply_to=receipt.message_id, unread_only=False, count_max=1
+        )
+        receipt = latest(node, receipt)
+        left = deadline - loop.time()
+        if found or receipt.state in (State.REJECTED, State.EXPIRED) or left <= 0:
+            return found, receipt
+        await arrival.joined(watch).wait(left)
 
 
 async def inbox(node: "Node", actor: Actor, asked: Inbox, _call: str | None) -> Reply:

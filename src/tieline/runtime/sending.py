@@ -99,6 +99,7 @@ async def submit(node: "Node", sender: Peer, wish: Wish) -> tuple[Descriptor, Re
         notify_when_idle=wish.notify_when_idle,
         attachments=wish.attachments,
         is_recipient_tieline=await node.is_tieline(target.peer.instance, wish_needs_tieline(wish)),
+        may_cross=node.may_cross(sender, target.peer),
     )
     answer = await node.ask(Submit(draft))
     if isinstance(answer, Refusal):

@@ -255,7 +255,7 @@ def _facts(turn: Turn, command: Offer, wrong: str | None, bucket: Bucket, traits
         may_receive=Capability.RECEIVE.value in own,
         target=target,
         is_conflict=is_conflict,
-        conversation=None if wrong else _conversation_fault(turn, envelope),
+        conversation=None if wrong else _conversation_fault(turn, envelope, may_cross=command.may_cross),
         content_bytes=0 if wrong else envelope.content_bytes,
         content_bytes_max=limits.message_bytes
         if traits.message_bytes_max is None
@@ -286,9 +286,9 @@ def _target(custody: Custody, recipient: Peer) -> tuple[Target, frozenset[str]]:
     return Target.LIVE, custody.standing_of(recipient).capabilities
 
 
-def _conversation_fault(turn: Turn, envelope: Envelope) -> Refusal | None:
+def _conversation_fault(turn: Turn, envelope: Envelope, *, may_cross: bool) -> Refusal | None:
     custody = turn.custody
-    if envelope.is_ask:
+    if envelope.is_ask and not may_cross:
         ours = custody.open_ask(envelope.recipient.id, envelope.sender.id, turn.now)
         refusal = conversation.crossing_fault(None if ours is None else ours.envelope, envelope)
         if refusal is not None:

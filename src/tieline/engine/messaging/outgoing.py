@@ -129,7 +129,7 @@ def _fault(turn: Turn, draft: Draft, envelope: Envelope, original: Envelope | No
         refusal = conversation.answer_fault(original, envelope)
     if refusal is None and not turn.custody.is_live(draft.sender):
         refusal = Refusal("TARGET_ENDED", "the sending run has ended")
-    if refusal is None and draft.is_ask:
+    if refusal is None and draft.is_ask and not draft.may_cross:
         theirs = turn.custody.open_ask(draft.recipient.id, draft.sender.id, turn.now)
         refusal = conversation.ask_back_fault(None if theirs is None else theirs.envelope)
     return refusal

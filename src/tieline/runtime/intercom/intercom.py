@@ -274,6 +274,12 @@ class Intercom:
         finally:
             self._asking.discard(peer.id)
 
+    def awaits(self, asker: Peer, asked: Peer) -> bool:
+        """Return whether a session waits for an answer of a peer of ours, as far as we were told."""
+        if asked.run is not None:
+            return False
+        return any(ask.sender == asker.id for ask in self.asks.waiting(self.node.now().mono_ms))
+
     def has_left(self, session_id: str) -> bool:
         """Return whether a session was seen to go, and is on no broker of ours now."""
         return session_id in self._gone and self.roster.row_of(session_id) is None

@@ -138,6 +138,10 @@ class Postal:
         """The child that a question of ours waits for could not be woken."""
         self._intercom.wake_failed(told.message_id, told.detail)
 
+    def is_waiting(self, asker: Peer, asked: Peer) -> bool:
+        """Return whether a peer of ours waits for an answer of a session now."""
+        return self._node.is_waiting(asker, asked)
+
     def submit(self, command: Command) -> None:
         """Give a command to the driver."""
         self._node.driver.submit(command)

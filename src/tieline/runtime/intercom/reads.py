@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["NOT_FOUND", "UNAVAILABLE", "Reads"]
 
 UNAVAILABLE: Final = "publication_unavailable"
-NOT_FOUND: Final = "receipt_not_found"
+NOT_FOUND: Final = mapping.NOT_RECORDED
 PROVENANCE_MAX: Final = 10_000
 FOUND_MAX: Final = 16
 WORDS: Final = {
@@ -46,6 +46,7 @@ class Reads:
     def __init__(self, intercom: "Intercom") -> None:
         self._intercom, self._node = intercom, intercom.node
         self._provenance: OrderedDict[tuple[str, str], Provenance] = OrderedDict()
+        self._is_evicted = False
 
     # ------------------------------------------------------------ the last answer
 
@@ -82,6 +83,7 @@ class Reads:
             self._provenance[key] = mapping.provenance(came.sender, came.message)
             while len(self._provenance) > PROVENANCE_MAX:
                 self._provenance.popitem(last=False)
+                self._is_evicted = True
 
     def asked_receipt(self, broker: str, asked: ReceiptAsked) -> None:
         """Answer a read of a receipt."""
@@ -108,14 +110,19 @@ class Reads:
             )
             if item.envelope.sender.wire == mapping.WIRE
         ]
+        # What is not on disk yet was told to nobody: until then there is no checkpoint.
+        found = [item for item in found if self._is_evicted or self._known(item) is not None]
         own = [item for item in found if item.envelope.sender.instance == asker]
         if not found:
             return {"error": NOT_FOUND}
         return {"receipt": self._facts((own or found)[0])}
 
+    def _known(self, item: Held) -> Provenance | None:
+        return self._provenance.get((item.envelope.sender.instance, item.envelope.message_id))
+
     def _facts(self, item: Held) -> dict[str, Any]:
         envelope, receipt = item.envelope, item.receipt
-        known = self._provenance.get((envelope.sender.instance, envelope.message_id))
+        known = self._known(item)
         is_placed = receipt.consumed_ms is not None
         facts: dict[str, Any] = {
             "version": 1,

@@ -11,8 +11,11 @@ Source: reference/intercom.md 2; DESIGN.md 1 "The same agent on several wires".
 import asyncio
 import contextlib
 import os
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from tieline.config import Scope
 from tieline.engine.directory import Place as Workplace
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Roster", "Row", "is_row_busy"]
 
 LOOK_SECONDS_MAX: Final = 5.0
+SEEN_MAX: Final = 4_096
 
 Row = Mapping[str, Any]
 
@@ -41,6 +45,7 @@ class Roster:
     def __init__(self, intercom: "Intercom") -> None:
         self._intercom = intercom
         self._joined: dict[str, str] = {}  # session id to the instance that is shown
+        self._seen: OrderedDict[str, Row] = OrderedDict()  # who was ever listed, the last ones
 
     async def look(self) -> None:
         """List anew at every broker that has us, and wait for the answers, for a while."""
@@ -68,19 +73,32 @@ class Roster:
 
     def rows(self) -> list[Row]:
         """Return the other sessions, as brokers list them."""
-        return [
-            row
-            for session_id, (_, row) in self._intercom.post.rows().items()
-            if not self._is_self(session_id, row)
+        rows = self._intercom.post.rows()
+        found: list[Row] = [
+            row for session_id, (_, row) in rows.items() if not self._is_self(session_id, row)
         ]
+        for row in found:
+            self._seen[row["id"]] = row
+            self._seen.move_to_end(row["id"])
+        while len(self._seen) > SEEN_MAX:
+            self._seen.popitem(last=False)
+        return found
+
+    def absent(self, target: str) -> Root | None:
+        """Return who was seen here under exactly this id or peer id, and is not listed now.
+
+        A broker may hold mail for such a one, or say that it does not.
+        """
+        for session_id, row in self._seen.items():
+            peer = Peer(mapping.instance_of(session_id))
+            if target in (session_id, peer.id):
+                return msgspec.structs.replace(_root(row, session_id), activity="gone")
+        return None
 
     def own_rows(self) -> list[Row]:
         """Return ourselves, as brokers list us."""
-        return [
-            row
-            for session_id, (_, row) in self._intercom.post.rows().items()
-            if self._is_self(session_id, row)
-        ]
+        rows = self._intercom.post.rows()
+        return [row for session_id, (_, row) in rows.items() if self._is_self(session_id, row)]
 
     def _is_self(self, session_id: str, row: Row) -> bool:
         return (
@@ -114,6 +132,9 @@ class Roster:
         """Return whom a name, an id or the begin of one means among the sessions last listed."""
         found = target_of(self.rows(), target)
         if isinstance(found, Refusal):
+            absent = self.absent(target)
+            if absent is not None:
+                return Peer(absent.instance)
             if target_of([*self.own_rows()], target) in [row["id"] for row in self.own_rows()]:
                 return Refusal("INVALID_PARAMS", "Cannot message the current session")
             return found

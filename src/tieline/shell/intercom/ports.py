@@ -83,6 +83,9 @@ class World(Protocol):
     def wake_failed(self, told: WakeFailed) -> None:
         """The child that a question of ours waits for could not be woken."""
 
+    def is_waiting(self, asker: Peer, asked: Peer) -> bool:
+        """Return whether a peer of ours waits for an answer of a session now."""
+
     def submit(self, command: Command) -> None:
         """Give a command to the driver."""
 

@@ -350,7 +350,8 @@ class Post:
         self._offers[str(asked.request)] = (member, came)
         envelope = mapping.envelope(came.sender, came.message, recipient=self._world.recipient(came))
         standing = Standing(frozenset(ABLE), is_in_scope=True, alias=envelope.sender_alias)
-        self._world.submit(Offer(asked, instance, standing, envelope, wire=mapping.WIRE))
+        may_cross = not self._world.is_waiting(envelope.recipient, envelope.sender)
+        self._world.submit(Offer(asked, instance, standing, envelope, wire=mapping.WIRE, may_cross=may_cross))
 
     def _answered(self, answer: Answer) -> None:
         member, came = self._offers.pop(str(answer.asked.request), (None, None))
@@ -385,6 +386,7 @@ class Post:
             if told is not None:
                 asked = Asked(FIRST_LINK, "receipt")  # of no offer: nobody waits for what became of it
                 self._world.submit(ReceiptTold(asked, envelope.recipient.instance, told))
+            if told is not None or (isinstance(body, dict) and body.get("error") == mapping.NOT_RECORDED):
                 self._look_later(envelope, turn + 1)
 
         body = {"rootSessionId": row["rootSessionId"], "messageId": envelope.message_id}

@@ -13,7 +13,7 @@ Rule 4: this module knows no clock and no chance: moments and ids are told to it
 Source: reference/intercom.md 1.1 to 1.3, 1.7, 4.4, cases 11, 14, 31, 37; docs/wire-intercom.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -180,6 +180,7 @@ class ClientLink:
         *,
         send_ms: int = SEND_MS,
         list_ms: int = LIST_MS,
+        announced: Sequence[str] = CAPABILITIES,
     ) -> None:
         """Register.
 
@@ -189,6 +190,7 @@ class ClientLink:
             now_ms: Monotonic milliseconds.
             send_ms: How long a send waits for the broker.
             list_ms: How long a list or a read waits.
+            announced: Those of `CAPABILITIES` that this session has.
 
         Raises:
             ProtocolError: the session is not of the strict form.
@@ -207,7 +209,8 @@ class ClientLink:
         frame: dict[str, Any] = {"type": "register", "session": dict(session)}
         if requested_id is not None:
             frame["requestedId"] = requested_id
-        self._say({**frame, **dict.fromkeys(CAPABILITIES, 1)})
+        self._announced = frozenset(announced)
+        self._say({**frame, **{name: 1 for name in CAPABILITIES if name in self._announced}})
 
     # ------------------------------------------------------------ bytes and time
 
@@ -388,7 +391,7 @@ class ClientLink:
             raise ProtocolError("MALFORMED_FRAME", "not the one answer to our registration")
         self.session_id = str(session_id)
         self._register_by_ms = None
-        self.capabilities = frozenset(name for name in CAPABILITIES if _is_one(frame.get(name)))
+        self.capabilities = frozenset(name for name in self._announced if _is_one(frame.get(name)))
         self._events.append(Registered(self.session_id, self.capabilities))
 
     def _is_awaited(self, event: Event) -> bool:

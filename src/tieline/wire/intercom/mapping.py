@@ -34,6 +34,7 @@ from tieline.wire.intercom.reading import trim
 __all__ = [
     "EMPTY_TEXT",
     "FAILURE_NAME",
+    "NOT_RECORDED",
     "TIELINE_FIELD",
     "WIRE",
     "Provenance",
@@ -55,6 +56,8 @@ FAILURE_NAME: Final = "pi-intercom-recipient-turn-failure"
 """Name of the attachment that alone makes a reply a failure."""
 TIELINE_FIELD: Final = "tielineInstance"
 """What a Tieline end adds to its session: the instance that its other wires show it under."""
+NOT_RECORDED: Final = "receipt_not_found"
+"""What an owner says that has no checkpoint of a message: none yet, or none at all."""
 EMPTY_TEXT: Final = "(no text)"
 HINT_TYPE: Final = "application/x-intercom-reply-hint"
 _KIND_OF_TYPE: Final = {"text/plain": "file", "text/x-intercom-context": "context"}

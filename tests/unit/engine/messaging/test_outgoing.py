@@ -1027,3 +1027,22 @@ def test_reply_that_a_broker_took_marks_its_question_replied() -> None:
     bench.do(Settle(first.attempt, Outcome.WRITTEN, said="BROKER_ACCEPTED"))
     (held,) = bench.engine.held(bench.root, message_id="q", unread_only=False, count_max=1)
     assert held.state is State.REPLIED
+
+
+def test_question_crosses_one_whose_asker_waits_no_more() -> None:
+    """Who is known to wait for nothing of ours may be asked, and its question let in; else neither is."""
+    bench = Bench()
+    their_ask = envelope("b-q", SESSION, bench.root, is_ask=True)
+
+    def offered(message_id: str, *, may_cross: bool) -> Any:
+        theirs = envelope(message_id, SESSION, bench.root, is_ask=True)
+        asked = Asked(1, message_id)
+        return bench.answer(
+            bench.do(Offer(asked, SESSION.instance, FREE, theirs, wire="intercom", may_cross=may_cross))
+        )
+
+    bench.do(Offer(Asked(1, "q"), SESSION.instance, FREE, their_ask, wire="intercom"))
+    assert code(bench.submit("a-ask", SESSION, is_ask=True)) == "RESOURCE_BUSY"
+    assert code(bench.submit("a-ask", SESSION, is_ask=True, may_cross=True)) is None
+    assert offered("z-q", may_cross=False).code == "RESOURCE_BUSY"
+    assert not isinstance(offered("z-q", may_cross=True), Refusal)
