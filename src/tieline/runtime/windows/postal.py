@@ -105,8 +105,8 @@ class Postal:
         else:
             done(line, None)
 
-    def sender(self, frame: UserFrame, grade: Grade) -> Sender:
-        """Return who wrote a message."""
+    def sender(self, frame: UserFrame, grade: Grade) -> Sender | None:
+        """Return who wrote a message; None where nobody can look it up now."""
         if grade.run is not None:
             run = self._node.engine.run(grade.run)
             names = frozenset(run.capabilities) if run is not None else frozenset[str]()
@@ -114,22 +114,34 @@ class Postal:
             return Sender(
                 Peer(self._node.instance, grade.run), Standing(names, True, alias, self._node.project)
             )
-        instance, window = self._windows.surroundings.instance_at(frame.sender)
+        try:
+            instance, window = self._windows.surroundings.instance_at(frame.sender)
+        except (TielineError, OSError) as error:
+            self._node.log.failure("windows", error)
+            return None
         name = (window.name if window is not None else "") or frame.name
         project = os.path.basename(window.project) if window is not None else ""
         return Sender(Peer(instance), Standing(ABLE, True, name[:NAME_CHARACTERS_MAX], project))
 
-    def sent(self, message_id: str, address: str) -> Envelope | None:
-        """Return the message of ours that a frame from `address` speaks of."""
+    def sent(self, message_id: str, address: str, pid: int | None) -> Envelope | None:
+        """Return the message of ours that a frame from `address`, said by process `pid`, speaks of."""
         for item in self._node.engine.sent(message_id, None):
-            recipient = item.envelope.recipient
-            if wire_of(recipient.instance) == WIRE and (
-                not address
-                or self._written.get(message_id) == address
-                or self._windows.surroundings.instance_at(address)[0] == recipient.instance
-            ):
+            instance = item.envelope.recipient.instance
+            if wire_of(instance) == WIRE and self._is_of(instance, message_id, address, pid):
                 return item.envelope
         return None
+
+    def _is_of(self, instance: str, message_id: str, address: str, pid: int | None) -> bool:
+        """Return whether who speaks is the window that a message went to; no where nobody can look."""
+        around = self._windows.surroundings
+        try:
+            if not around.speaks(instance, address, pid):
+                return False
+            is_there = self._written.get(message_id) == address or around.instance_at(address)[0] == instance
+        except (TielineError, OSError) as error:
+            self._node.log.failure("windows", error)
+            return False
+        return not address or is_there
 
     def transmitted(self, envelope: Envelope, target: Target) -> None:
         """A message of ours was written."""

@@ -2,7 +2,8 @@
 
 Rule 1: a subscription is told once and is over; after `LIFE_MS` it is over untold.
 Rule 2: bounded for each who asks and in all: asking again and again replaces the oldest of the same asker.
-Rule 3: a notice counts only while the nonce that it bears is awaited, once.
+Rule 3: a notice counts only while the nonce that it bears is awaited, once; one that names another address
+    than that which was asked is none, and uses nothing up.
 Rule 4: memory only: who restarts has no window to tell.
 
 Source: reference/pi-peers-and-harness-doors.md rules 34, 36, 37, U11, U17.
@@ -34,6 +35,7 @@ class Awaited(NamedTuple):
 
     owner: Peer
     window: Peer
+    address: str
     until_ms: int
 
 
@@ -60,13 +62,16 @@ class Subscriptions:
         self._subscribers.clear()
         return told
 
-    def wait(self, nonce: str, owner: Peer, window: Peer, now_ms: int) -> None:
-        """Remember that a peer of ours waits for a window's notice."""
-        self._awaited[nonce] = Awaited(owner, window, now_ms + LIFE_MS)
+    def wait(self, nonce: str, owner: Peer, window: Peer, address: str, now_ms: int) -> None:
+        """Remember that a peer of ours waits for the notice of a window that was asked at `address`."""
+        self._awaited[nonce] = Awaited(owner, window, address, now_ms + LIFE_MS)
         while len(self._awaited) > ALL_MAX:
             self._awaited.popitem(last=False)
 
-    def told(self, nonce: str, now_ms: int) -> Awaited | None:
-        """A notice came; return who waited for it, or None: nobody did, or no longer."""
+    def told(self, nonce: str, address: str, now_ms: int) -> Awaited | None:
+        """A notice came from `address` ("": not stated); return who waited for it, or None: nobody did."""
+        known = self._awaited.get(nonce)
+        if known is not None and address not in ("", known.address):
+            return None
         awaited = self._awaited.pop(nonce, None)
         return awaited if awaited is not None and awaited.until_ms > now_ms else None

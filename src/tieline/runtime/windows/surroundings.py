@@ -9,6 +9,8 @@ Rule 1: of two live windows that show one conversation, the one started last bea
 Rule 2: a window that is also a native root is shown once, as that root.
 Rule 3: what a record says is a claim; a key, a socket and the kernel decide what may be written to.
 Rule 4: whoever cannot be proven to live is listed as offline unless its socket is there; never as gone.
+Rule 5: an address that the last look did not show is looked for anew before it counts as nobody's: who has
+    just come would else be a stranger now and somebody known a moment later. How often is bounded.
 
 Source: reference/pi-peers-and-harness-doors.md rules 11, 13, 17, 23, 45 to 48, U1, U2, U8, U23, U24.
 """
@@ -22,6 +24,7 @@ import msgspec
 from tieline.config import Scope
 from tieline.engine.directory import Place, Root
 from tieline.errors import Refusal, Refused
+from tieline.machine.admission import Bucket, refilled
 from tieline.model.identity import Availability, Capability, foreign_instance
 from tieline.model.moment import Moment
 from tieline.model.process import Life
@@ -38,6 +41,9 @@ IDLE_FEATURE: Final = "notify_idle"
 NAME_CHARACTERS_MAX: Final = 64
 ADDRESSES_MAX: Final = 4_096
 """Addresses without a record that are remembered, so that their mail can be answered."""
+LOOKS_BURST: Final = 32
+LOOKS_PER_SECOND: Final = 8.0
+"""Looks for addresses that are not known; whoever makes up addresses gets no more of them."""
 CAPABILITIES: Final = (Capability.RECEIVE.value, Capability.SEND.value)
 
 
@@ -89,6 +95,7 @@ class Surroundings:
         """Look through `registry`; `parent` is the address and the child token of who started us."""
         self._registry, self._project, self._parent, self._now = registry, project, parent, now
         self._addresses: dict[str, str] = {}
+        self._looks: Bucket | None = None
 
     def known(self, *, is_fresh: bool = False) -> dict[str, Listed]:
         """Return the other windows that are not proven dead, by identity."""
@@ -98,14 +105,43 @@ class Surroundings:
     def instance_at(self, address: str) -> tuple[str, Window | None]:
         """Return whose address that is; where no record says so, the address is its own identity."""
         plain = plain_address(address)
-        for instance, listed in self.known().items():
-            if listed.window.socket_path == plain:
-                return instance, listed.window
+        found = self._at(plain)
+        if found is not None:
+            return found[0], found[1].window
         instance = address_instance(plain)
         self._addresses[instance] = plain
         while len(self._addresses) > ADDRESSES_MAX:
             del self._addresses[next(iter(self._addresses))]
         return instance, None
+
+    def _at(self, address: str) -> tuple[str, Listed] | None:
+        """Return the window at an address; one that came since the last look is found, too."""
+        for is_fresh in (False, True):
+            if is_fresh and (not address or not self._may_look()):
+                break
+            for instance, listed in self.known(is_fresh=is_fresh).items():
+                if listed.window.socket_path == address:
+                    return instance, listed
+        return None
+
+    def _may_look(self) -> bool:
+        looks = refilled(self._looks, self._now().mono_ms, LOOKS_PER_SECOND, LOOKS_BURST)
+        if looks.level < 1_000:
+            return False
+        self._looks = Bucket(looks.level - 1_000, looks.at_ms)
+        return True
+
+    def speaks(self, instance: str, address: str, pid: int | None) -> bool:
+        """Return whether process `pid`, as the kernel names it, may speak for a window.
+
+        Where no address is stated, it must be proven to be that window's process. Where one is, it is no
+        other window's: a claim that the kernel contradicts is none.
+        """
+        here = [(name, one) for name, one in self.known().items() if one.life is Life.ALIVE]
+        named = next(((name, one) for name, one in here if one.window.pid == pid), None)
+        if address:
+            return named is None or named[1].window.socket_path == address
+        return named is not None and named[0] == instance
 
     def target(self, instance: str) -> Target | Refusal:
         """Return a window to write to, its record read anew."""
@@ -128,9 +164,9 @@ class Surroundings:
         plain = plain_address(address)
         if self._parent is not None and self._is_parent(plain):
             return Target(self.instance_at(plain)[0], plain, self._parent[1], 0)
-        for instance, listed in self.known().items():
-            if listed.window.socket_path == plain:
-                return self._checked(instance, listed)
+        found = self._at(plain)
+        if found is not None:
+            return self._checked(*found)
         return Refusal("PEER_OFFLINE", "no record names this address", is_retryable=True)
 
     def _is_parent(self, address: str) -> bool:
@@ -178,7 +214,30 @@ class Surroundings:
                 joined[twin.instance] = msgspec.structs.replace(
                     twin, ref=window.ref, address=window.socket_path, former_names=window.former_names
                 )
+        if self._parent is not None and self._at(self._parent[0]) is None:
+            found.append(self._unlisted_parent(self._parent[0]))
         return [*joined.values(), *found]
+
+    def _unlisted_parent(self, address: str) -> Root:
+        """Return who started us where no record of this directory names it: its address and token suffice."""
+        instance, _ = self.instance_at(address)
+        try:
+            verify_window(address)
+            availability = Availability.AVAILABLE
+        except Refused:
+            availability = Availability.OFFLINE
+        return Root(
+            instance=instance,
+            session="",
+            alias="parent",
+            project=os.path.basename(self._project),
+            activity="",
+            availability=availability,
+            capabilities=CAPABILITIES,
+            place=Place(self._project, "", Scope.MACHINE),
+            wire=WIRE,
+            address=address,
+        )
 
     def _root(self, instance: str, listed: Listed) -> Root:
         window = listed.window

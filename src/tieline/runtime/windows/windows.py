@@ -252,7 +252,8 @@ class Windows:
         """Ask a window to tell us once it is idle, where it knows that question."""
         if target.can_tell_idle:
             nonce = self._new_id()
-            self._subscriptions.wait(nonce, envelope.sender, envelope.recipient, self.node.now().mono_ms)
+            now_ms = self.node.now().mono_ms
+            self._subscriptions.wait(nonce, envelope.sender, envelope.recipient, target.address, now_ms)
             self.post.tell_window(target, NotifyWhenIdle(nonce, self.address, self.address, nonce))
 
     def _tell_idle(self, address: str, nonce: str) -> None:
@@ -288,7 +289,7 @@ class Windows:
                 else:
                     self._tell_idle(frame.reply_to, frame.nonce)
             case IdleNotice():
-                awaited = self._subscriptions.told(frame.nonce, now_ms)
+                awaited = self._subscriptions.told(frame.nonce, frame.sender, now_ms)
                 if awaited is not None:
                     self._deliver_notice(awaited)
             case Shutdown():

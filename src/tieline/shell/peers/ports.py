@@ -104,11 +104,14 @@ class World(Protocol):
     def dial(self, target: Target, done: Callable[[Line | None, Refusal | None], None]) -> None:
         """Connect; `done` gets the line, its far end checked, or why there is none."""
 
-    def sender(self, frame: UserFrame, grade: Grade) -> Sender:
-        """Return who wrote a message over a connection of that grade."""
+    def sender(self, frame: UserFrame, grade: Grade) -> Sender | None:
+        """Return who wrote a message over a connection of that grade; None where nobody can look now."""
 
-    def sent(self, message_id: str, address: str) -> Envelope | None:
-        """Return the message of ours that a receipt from `address` ("" where none is stated) is about."""
+    def sent(self, message_id: str, address: str, pid: int | None) -> Envelope | None:
+        """Return the message of ours that a receipt from `address` ("" where none is stated) is about.
+
+        `pid` is the process at the other end as the kernel names it, None where it does not.
+        """
 
     def transmitted(self, envelope: Envelope, target: Target) -> None:
         """A message of ours was written."""

@@ -230,7 +230,7 @@ class Post:
                     visit.grade = event.grade
                 case FrameReceived():
                     assert visit.grade is not None, "a frame comes after the proof"
-                    self._reception.take(visit.number, event.frame, visit.grade)
+                    self._reception.take(visit.number, event.frame, visit.grade, visit.line.pid)
                 case Closed():
                     self._drop(visit)
                 case _:

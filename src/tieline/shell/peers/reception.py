@@ -54,16 +54,16 @@ class Reception:
         self._waiting: OrderedDict[Asked, _Waiting] = OrderedDict()
         self.dropped_count = self.receipts_ignored_count = 0
 
-    def take(self, link: int, frame: Frame, grade: Grade) -> None:
-        """Take one frame of a proved connection."""
+    def take(self, link: int, frame: Frame, grade: Grade, pid: int | None = None) -> None:
+        """Take one frame of a proved connection; `pid` is the process at its other end, where it is known."""
         if isinstance(frame, UserFrame):
-            self._message(link, frame, grade)
+            self._message(link, frame, grade, pid)
             return
         judged = self._judge(frame, grade, is_malformed=False)
         if isinstance(frame, Unknown) or judged.kind not in ("accept", "hold"):
             self.dropped_count += not isinstance(frame, Unknown)
         elif isinstance(frame, StatusFrame):
-            self._receipt(link, frame)
+            self._receipt(link, frame, pid)
         else:
             self._world.taken(frame, grade)
 
@@ -106,7 +106,7 @@ class Reception:
         )
         return self._intake.judge(arrival, world.now().mono_ms, world.policy)
 
-    def _message(self, link: int, frame: UserFrame, grade: Grade) -> None:
+    def _message(self, link: int, frame: UserFrame, grade: Grade, pid: int | None) -> None:
         body = unwrap(frame.content, frame.sender)
         judged = self._judge(frame, grade, is_malformed=body is None)
         address = frame.reply_to or frame.sender
@@ -125,7 +125,11 @@ class Reception:
             self._tell(address, status)
             return
         sender = self._world.sender(frame, grade)
-        original = None if frame.in_reply_to is None else self._world.sent(frame.in_reply_to, frame.sender)
+        if sender is None:
+            self.dropped_count += 1  # under a guessed name it would be a second message later: not taken
+            return
+        named = frame.in_reply_to
+        original = None if named is None else self._world.sent(named, frame.sender, pid)
         envelope = mapping.envelope(
             frame,
             sender=sender.peer,
@@ -149,8 +153,8 @@ class Reception:
             )
         )
 
-    def _receipt(self, link: int, frame: StatusFrame) -> None:
-        envelope = self._world.sent(frame.original, frame.sender)
+    def _receipt(self, link: int, frame: StatusFrame, pid: int | None) -> None:
+        envelope = self._world.sent(frame.original, frame.sender, pid)
         if envelope is None:
             self.receipts_ignored_count += 1
             return

@@ -29,15 +29,19 @@ async def test_sender_is_who_the_registry_or_the_token_says(private_home: Path) 
         assert root.node.windows is not None
         postal = Postal(root.node.windows)
         known = postal.sender(frame(far.path), Grade(is_child=False))
+        assert known is not None
         assert known.peer == Peer(foreign_instance("pi-peers", "session-77777"))
         assert (known.standing.alias, known.standing.project) == ("far", "w")
         stranger = postal.sender(frame("/x"), Grade(is_child=False))
+        assert stranger is not None
         assert stranger.peer == Peer(foreign_instance("pi-peers", "", "/x"))
         assert stranger.standing.alias == "claims"
         await root.node.ask(BeginRun("r-1", "kid", frozenset({"message.send"})))
         run = postal.sender(frame("/x"), Grade(is_child=True, run="r-1"))
+        assert run is not None
         assert (run.peer, run.standing.alias) == (Peer(root.node.instance, "r-1"), "kid")
         ended = postal.sender(frame("/x"), Grade(is_child=True, run="r-9"))
+        assert ended is not None
         assert ended.standing.capabilities == frozenset()
         assert UUID(postal.new_id()).version == 4
         assert postal.letterhead.address == far.record()["socketPath"]
@@ -45,17 +49,17 @@ async def test_sender_is_who_the_registry_or_the_token_says(private_home: Path) 
 
 @pytest.mark.clause("pi-peers-35")
 async def test_sent_is_ours_only_from_the_end_it_went_to(private_home: Path) -> None:
-    """By the address it was written to, by the identity, or unnamed; never from another."""
+    """By the address it was written to, or by the identity; never from another, nor unnamed and unproven."""
     async with root_with_window(private_home) as (root, far):
         assert root.node.windows is not None
         sent = await call(root, "send_peer_message", to="far", content="x")
         postal = Postal(root.node.windows)
-        for address, is_ours in ((far.path, True), ("", True), ("/x", False)):
-            assert (postal.sent(sent["messageId"], address) is not None) is is_ours
-        assert postal.sent("another", far.path) is None
+        for address, is_ours in ((far.path, True), ("", False), ("/x", False)):
+            assert (postal.sent(sent["messageId"], address, 1) is not None) is is_ours
+        assert postal.sent("another", far.path, 1) is None
         envelope = root.node.engine.sent(sent["messageId"], None)[0].envelope
         postal.transmitted(envelope, Target("i", "/moved", "t", 0))
-        assert postal.sent(sent["messageId"], "/moved") is envelope
+        assert postal.sent(sent["messageId"], "/moved", 1) is envelope
         for _ in range(WRITTEN_MAX):
             postal._written[str(len(postal._written))] = "/y"
         postal.transmitted(envelope, Target("i", "/moved", "t", 0))
@@ -79,4 +83,5 @@ async def test_registry_that_fails_is_a_window_that_is_away(
             assert isinstance(found, Refusal)
             assert found.code == "PEER_OFFLINE"
         assert postal.is_listed("i")
+        assert postal.sender(frame("/x"), Grade(is_child=False)) is None
         assert windows.roots([], {}) == []

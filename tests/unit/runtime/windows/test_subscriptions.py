@@ -35,13 +35,14 @@ def test_subscriptions_of_one_address_and_of_all_are_bounded() -> None:
 def test_notice_counts_once_and_only_while_its_nonce_lives() -> None:
     """A forged, a second and a late notice tell nobody anything."""
     subscriptions = Subscriptions()
-    subscriptions.wait("n-1", OWN, WINDOW, 0)
-    subscriptions.wait("n-2", OWN, WINDOW, 0)
-    assert subscriptions.told("forged", 1) is None
-    assert subscriptions.told("n-1", 1) == Awaited(OWN, WINDOW, LIFE_MS)
-    assert subscriptions.told("n-1", 1) is None
-    assert subscriptions.told("n-2", LIFE_MS) is None
+    subscriptions.wait("n-1", OWN, WINDOW, "/w", 0)
+    subscriptions.wait("n-2", OWN, WINDOW, "/w", 0)
+    assert subscriptions.told("forged", "/w", 1) is None
+    assert subscriptions.told("n-1", "/another", 1) is None
+    assert subscriptions.told("n-1", "/w", 1) == Awaited(OWN, WINDOW, "/w", LIFE_MS)
+    assert subscriptions.told("n-1", "", 1) is None
+    assert subscriptions.told("n-2", "/w", LIFE_MS) is None
     for place in range(ALL_MAX + 1):
-        subscriptions.wait(f"m-{place}", OWN, WINDOW, 0)
-    assert subscriptions.told("m-0", 1) is None
-    assert subscriptions.told("m-1", 1) is not None
+        subscriptions.wait(f"m-{place}", OWN, WINDOW, "/w", 0)
+    assert subscriptions.told("m-0", "", 1) is None
+    assert subscriptions.told("m-1", "", 1) is not None

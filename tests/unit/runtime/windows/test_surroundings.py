@@ -14,6 +14,7 @@ from tieline.model.moment import Moment
 from tieline.model.process import Life
 from tieline.runtime.windows.surroundings import (
     ADDRESSES_MAX,
+    LOOKS_BURST,
     Surroundings,
     address_instance,
     identities,
@@ -37,9 +38,12 @@ class FakeRegistry:
         self.windows = windows
         self.tokens: dict[int, str | None] = {}
         self.is_unsafe = False
+        self.old: tuple[Listed, ...] | None = None  # what the last look showed, while it is asked again
+        self.looks_count = 0
 
     def scan(self, _now_ms: int, *, fresh: bool = False) -> tuple[Listed, ...]:
-        return self.windows
+        self.looks_count += fresh
+        return self.windows if fresh or self.old is None else self.old
 
     def read_record(self, pid: int) -> Listed | None:
         return next((one for one in self.windows if one.window.pid == pid), None)
@@ -136,6 +140,34 @@ def test_parent_is_written_to_with_its_child_token_also_without_a_record() -> No
         assert target.token == "child"
     registry.windows = ()
     assert isinstance(around.target_at("uds:/s/1.sock"), Target)
+
+    assert around.roots([], {})[0].address == "/s/1.sock"
+    assert around.roots([], {})[0].availability is Availability.OFFLINE
+
+
+@pytest.mark.clause("pi-peers-13", "pi-peers-43")
+def test_window_that_came_since_the_last_look_is_known_at_once() -> None:
+    """Its first message is its own, its receipt finds it; made-up addresses buy a bounded number of looks."""
+    around, registry = surroundings(listed(1, "s"))
+    registry.old = ()
+    assert around.instance_at("/s/1.sock")[0] == foreign_instance("pi-peers", "s")
+    assert isinstance(around.target_at("/s/1.sock"), Target)
+    for place in range(2 * LOOKS_BURST):
+        around.instance_at(f"/x/{place}")
+    assert registry.looks_count == LOOKS_BURST
+
+
+@pytest.mark.clause("pi-peers-35")
+def test_process_speaks_for_its_own_window_only() -> None:
+    """Unnamed it must be proven to be that window; named it must not be proven to be another."""
+    mine, other = (foreign_instance("pi-peers", session) for session in ("mine", "other"))
+    around, _ = surroundings(listed(1, "mine"), listed(2, "other"))
+    assert around.speaks(mine, "", 1)
+    assert around.speaks(mine, "/s/1.sock", 1)
+    assert around.speaks(mine, "/s/1.sock", 77)
+    for instance, address, pid in ((mine, "", 2), (mine, "", 77), (mine, "", None), (mine, "/s/1.sock", 2)):
+        assert not around.speaks(instance, address, pid)
+    assert not around.speaks(other, "", 1)
 
 
 @pytest.mark.clause("pi-peers-46", "pi-peers-48")

@@ -57,7 +57,7 @@ class World:
     def __init__(self) -> None:
         self.mono_ms = 1_000
         self.policy: Policy = "accept"
-        self.is_busy = False
+        self.is_busy = self.is_blind = False
         self.letterhead = Letterhead("/r/socks/own.sock", 42, "own-session", "own")
         self.targets: dict[str, Target | Refusal] = {FAR: Target(FAR_INSTANCE, FAR, "far-token", 7, True)}
         self.dialled: list[tuple[FakeLine, Target]] = []
@@ -100,12 +100,15 @@ class World:
         self.dialled.append((line, target))
         done(line, None)
 
-    def sender(self, frame: UserFrame, grade: Grade) -> Sender:
+    def sender(self, frame: UserFrame, grade: Grade) -> Sender | None:
+        if self.is_blind:
+            return None
         peer = Peer(OWN.instance, grade.run) if grade.run else Peer(FAR_INSTANCE)
         return Sender(peer, Standing(frozenset({"message.send"}), True, "far"))
 
-    def sent(self, message_id: str, address: str) -> Envelope | None:
-        return self.sent_envelopes.get(message_id) if address in ("", FAR) else None
+    def sent(self, message_id: str, address: str, pid: int | None) -> Envelope | None:
+        is_far = address == FAR or (not address and pid == self.far_pid)
+        return self.sent_envelopes.get(message_id) if is_far else None
 
     def transmitted(self, envelope: Envelope, target: Target) -> None:
         self.written.append((envelope, target))

@@ -177,13 +177,24 @@ def test_receipt_counts_only_for_what_was_sent_to_who_says_it() -> None:
     world.visit(auth(), control("peer_message_status", **told))
     world.visit(auth(), control("peer_message_status", **told, **{"from": "/another"}))
     world.visit(auth(), control("peer_message_status", orig_msg_id=str(uuid.uuid4()), status="denied"))
+    world.far_pid = 8  # from here on the kernel names another process than that of the window
+    world.visit(auth(), control("peer_message_status", **told, **{"from": ""}))
     (command,) = [item for item in world.commands if isinstance(item, ReceiptTold)]
     assert (command.from_instance, command.receipt.state) == (FAR_INSTANCE, State.ACCEPTED)
     assert command.receipt.durability is Durability.VOLATILE
-    assert world.post.counters["window_receipts_ignored"] == 2
+    assert world.post.counters["window_receipts_ignored"] == 3
     world.post.send(Answer(command.asked, Recorded()))
     world.settle()
     assert world.dialled == []
+
+
+def test_message_of_who_cannot_be_looked_up_is_not_taken_and_not_answered() -> None:
+    """Under a guessed identity it would be a second message later: its sender may say it again."""
+    world = World()
+    world.is_blind = True
+    world.visit(auth(), user("hello"))
+    assert (offers(world), statuses(world)) == ([], [])
+    assert world.post.counters["window_frames_dropped"] == 1
 
 
 @pytest.mark.clause("pi-peers-19")
