@@ -139,7 +139,7 @@ def _is_own_command(argv: tuple[str, ...] | None, text: str) -> bool:
 
 
 def _has_anything(home: str) -> bool:
-    """Return whether a rule or a resource may concern a command at all; reads one file."""
+    """Return whether a rule or a resource may concern a command at all; reads one file at most."""
     try:
         with open(home + "/config.toml", "rb") as file:
             data = file.read(INPUT_BYTES_MAX)
@@ -150,7 +150,8 @@ def _has_anything(home: str) -> bool:
     coordination = os.environ.get("TIELINE_COORDINATION_DIRECTORY", "")
     if b"resource" in data or b"coordination_directory" in data:
         return True
-    return os.path.exists(f"{coordination or home}/peer-resources/index.json")
+    # Not the index: where that was lost, a policy may still stand in the records.
+    return os.path.isdir(f"{coordination or home}/peer-resources")
 
 
 def _judge(options: Namespace, home: str, asked: tuple[tuple[str, ...] | None, str, str]) -> int:

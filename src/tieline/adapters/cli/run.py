@@ -16,13 +16,14 @@ from typing import Any
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options, milliseconds
 from tieline.adapters.cli.door import OwnRoot, reach_or_none
 from tieline.adapters.cli.output import fail, line, note
-from tieline.errors import TielineError, UsageError
+from tieline.errors import TielineError, UsageError, next_action
 
 __all__ = ["Teller", "described", "parser", "run"]
 
 REFUSED, TIMED_OUT, WRONG_USAGE = 125, 124, 2
 EXIT_CODES = {"RESOURCE_WAIT_TIMEOUT": TIMED_OUT, "USAGE": WRONG_USAGE, "INVALID_PARAMS": WRONG_USAGE}
 WAIT_MS = 300_000
+SPACE_ADVICE = "free some space on the disk that the text names, then start it again; nothing was started"
 USAGE = "tieline run [--resource KEY ...] [--gate] [options] -- COMMAND [ARGUMENT ...]"
 DETAILS = """KEY is machine/NAME or repository/NAME (the id of this repository is filled in). Nobody has to
 configure a resource: who comes first holds it, the others wait in line. It is freed when nothing of the
@@ -61,6 +62,8 @@ def run(options: Namespace) -> int:
     try:
         return _run(options)
     except TielineError as error:
+        if error.code == "QUEUE_FULL" and error.action == next_action("QUEUE_FULL"):
+            error.advising(SPACE_ADVICE)  # no message is meant here
         fail(error, "run", as_json=options.json)
         return EXIT_CODES.get(error.code, REFUSED)
     except KeyboardInterrupt:

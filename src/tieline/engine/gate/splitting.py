@@ -94,7 +94,7 @@ class _Frame:
         self.was_in_quotes = was_in_quotes
         self.in_quotes = False
         self.case_depth = 0
-        self.bodies: list[tuple[str, bool, list[str]]] = []
+        self.bodies: list[tuple[str, bool, bool, list[str]]] = []
         self.pieces: list[str] | None = None
         self.is_plain_start = False
         self.is_quoted = False
@@ -129,6 +129,7 @@ class _Scanner:
         self.at = 0
         self.token_count = 0
         self.fault = ""
+        self.is_body = False
         self.found: list[tuple[list[str], list[str], list[str], int]] = []
         self.parents = [0]
         self.frames = [_Frame(0, "", is_discard=False, was_in_quotes=False)]
@@ -155,8 +156,7 @@ class _Scanner:
 
     def run(self) -> None:
         """Read to the end, or to what ends the reading."""
-        end = len(self.text)
-        while self.at < end:
+        while self.at < len(self.text):
             self.token_count += 1
             if self.token_count > self.tokens_max or len(self.found) >= COMMANDS_MAX:
                 self._fail("it is too long to be read whole")
@@ -168,7 +168,7 @@ class _Scanner:
                 self._discarded(frame)
             else:
                 self._command(frame)
-        if len(self.frames) > 1 or self.frames[-1].in_quotes:
+        if len(self.frames) > 1 or (self.frames[-1].in_quotes and not self.is_body):
             self._fail("a quote or a bracket is not closed")
         while self.frames:
             self._end_segment(self.frames[-1])
@@ -183,8 +183,7 @@ class _Scanner:
 
     def _command(self, frame: _Frame) -> None:
         """Read one token of a command."""
-        plain = _PLAIN.match(self.text, self.at)
-        if plain is not None:
+        if (plain := _PLAIN.match(self.text, self.at)) is not None:
             frame.put(plain.group(), is_quoted=False)
             self.at = plain.end()
             following = _BLANKS.match(self.text, self.at)
@@ -192,8 +191,7 @@ class _Scanner:
                 self._end_word(frame)
                 self.at = following.end()
             return
-        sign = self.text[self.at]
-        handle = self.by_sign.get(sign)
+        handle = self.by_sign.get(self.text[self.at])
         if handle is not None:
             handle(frame)
         elif (blanks := _BLANKS.match(self.text, self.at)) is not None:
@@ -204,8 +202,7 @@ class _Scanner:
 
     def _separator(self, frame: _Frame) -> None:
         """End the command at `;`, `&`, `|` and their doubles; inside `[[ ]]` they are plain."""
-        separator = _SEPARATOR.match(self.text, self.at)
-        if separator is None:
+        if (separator := _SEPARATOR.match(self.text, self.at)) is None:
             self._redirect(frame)
             return
         self._end_word(frame)
@@ -224,7 +221,7 @@ class _Scanner:
             frame.put(plain.group())
             self.at = plain.end()
         elif text[at] == '"':
-            frame.in_quotes = False
+            frame.in_quotes = self.is_body and len(self.frames) == 1
             self.at += 1
         elif text[at] == "\\":
             following = text[at + 1 : at + 2]
@@ -263,11 +260,11 @@ class _Scanner:
         self._end_segment(frame)
         frame.is_header = is_pattern
         self.at += 1
-        for ending, is_indented, inputs in frame.bodies:
-            self._body(ending, inputs, is_indented=is_indented)
+        for ending, is_indented, is_expanded, inputs in frame.bodies:
+            self._body(ending, inputs, is_indented=is_indented, is_expanded=is_expanded)
         frame.bodies = []
 
-    def _body(self, ending: str, inputs: list[str], *, is_indented: bool) -> None:
+    def _body(self, ending: str, inputs: list[str], *, is_indented: bool, is_expanded: bool) -> None:
         """Pass over one here-document, and keep it for its command."""
         text, start, end = self.text, self.at, len(self.text)
         while self.at < end:
@@ -278,9 +275,22 @@ class _Scanner:
             self.at = stop + 1
             if (line.lstrip("\t") if is_indented else line) == ending:
                 inputs.append(text[start:line_at])
+                if is_expanded:
+                    self._expand(text[start:line_at])
                 return
         inputs.append(text[start:])
         self._fail("a here-document has no end")
+
+    def _expand(self, body: str) -> None:
+        """Take the commands that the shell runs to put a here-document together."""
+        inner = _Scanner(body, max(0, self.tokens_max - self.token_count))
+        inner.frames[0].in_quotes = inner.frames[0].is_discard = inner.is_body = True
+        inner.run()
+        self.token_count += inner.token_count
+        self._fail(inner.fault)
+        first = len(self.parents)
+        self.parents += [self.frames[-1].number, *(first + number for number in inner.parents[1:])]
+        self.found += [(*parts, first + number) for *parts, number in inner.found]  # type: ignore[misc]
 
     def _escape(self, frame: _Frame) -> None:
         escapes = _ESCAPES.match(self.text, self.at)
@@ -458,7 +468,7 @@ class _Scanner:
     @staticmethod
     def _redirected(frame: _Frame, word: str) -> None:
         if frame.redirect in {"<<", "<<-"}:
-            frame.bodies.append((word, frame.redirect == "<<-", frame.inputs))
+            frame.bodies.append((word, frame.redirect == "<<-", not frame.is_quoted, frame.inputs))
         elif frame.redirect == "<<<":
             frame.inputs.append(word)
         frame.redirect = ""

@@ -155,6 +155,14 @@ def test_damaged_record_blocks_where_rules_are_configured(run: Callable[..., Res
     assert hidden.code == 2
 
 
+def test_lost_index_is_told_also_where_nothing_is_configured(run: Callable[..., Result], place: Path) -> None:
+    """A policy may stand in the records that are left: it is no answer to say nothing."""
+    assert run("run", "--resource", "machine/a", "--", "true").code == 0
+    (place / "peer-resources" / "index.json").unlink()
+    result = run("hook", "claude", "pre-tool", stdin=hook_input("ls"))
+    assert "RECOVERY_REQUIRED" in result.err
+
+
 def test_damaged_record_without_rules_is_told_and_does_not_block(
     run: Callable[..., Result], place: Path
 ) -> None:

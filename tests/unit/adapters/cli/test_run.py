@@ -11,6 +11,7 @@ import pytest
 from tests.unit.adapters.cli.fake import Result
 from tests.unit.runtime.resources.kit import KEY, begin, claim
 from tieline.adapters.cli.run import Teller, described
+from tieline.errors import Refused
 from tieline.model.resource import HolderView, Snapshot, TicketState, key_digest
 from tieline.runtime.resources.coordinator import Coordinator
 from tieline.runtime.resources.running import Standing
@@ -160,6 +161,21 @@ def test_lost_record_is_recovery_required_and_starts_nothing(run: Command, place
     assert error_of(result)["action"]
     assert not Path("never").exists()
     assert sorted(path.name for path in lost.parent.iterdir()) == before
+
+
+def test_full_disk_is_told_with_what_helps_a_command(
+    run: Command, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no message to send again and no recipient to wait for."""
+
+    def refuse(*_: object) -> None:
+        raise Refused("QUEUE_FULL", "no space for messages.db")
+
+    monkeypatch.setattr("tieline.adapters.cli.run.reach_or_none", refuse)
+    result = run("run", "--resource", KEY, "--json", "--", "true")
+    assert (result.code, error_of(result)["code"]) == (125, "QUEUE_FULL")
+    assert "free some space" in error_of(result)["action"]
+    assert "message" not in error_of(result)["action"]
 
 
 def test_directory_of_another_program_is_refused(run: Command, place: Path) -> None:

@@ -123,6 +123,20 @@ def test_body_of_here_document_is_input_and_no_command() -> None:
     assert [segment.words[0] for segment in inside.segments] == ["cat", "git", "b"]
 
 
+@pytest.mark.parametrize("start", ["cat <<X\n", "cat <<-X\n\t", "cat <<Y <<X\nY\n"])
+def test_command_that_a_here_document_expands_is_a_command(start: str) -> None:
+    """A shell runs it to put the text together, unless the ending was quoted; a quote is plain there."""
+    script = split(f"""{start}it's "$(git commit -m "a; b") `make`" $HOME\nX\nls""")
+    assert script.fault == ""
+    assert {segment.words for segment in script.segments} >= {
+        ("git", "commit", "-m", "a; b"), ("make",), ("ls",)
+    }  # fmt: skip
+    assert all(frame < len(script.parents) for *_, frame in script.segments)
+    for ending in ("'X'", '"X"', "\\X"):
+        assert [one.words for one in split(f"cat <<{ending}\n$(git commit)\nX\n").segments] == [("cat",)]
+    assert split("cat <<X\n$(git commit\nX\n").fault
+
+
 @pytest.mark.parametrize(
     ("text", "commands"),
     [
