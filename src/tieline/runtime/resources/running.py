@@ -39,6 +39,7 @@ from tieline.model.resource import (
 )
 from tieline.runtime.resources import shapes
 from tieline.runtime.resources.coordinator import Coordinator, evidence_of, now
+from tieline.runtime.resources.crossing import crossed
 from tieline.runtime.resources.watching import DirectoryWatch, Glance
 from tieline.shell.process import probe
 from tieline.shell.supervisor.front import LaunchEnd, Supervisor
@@ -141,6 +142,7 @@ class Run:
         self._executable = os.path.basename(order.command[0])[:EXECUTABLE_CHARACTERS_MAX]
         self._tickets: dict[ResourceKey, str] = {}
         self._inherited: frozenset[ResourceKey] = frozenset()
+        self._around: frozenset[str] = frozenset()
         self._unproven: dict[str, Launch] = {}
         self._since_s = self._told_s = 0.0
         self._told: tuple[object, ...] = ()
@@ -209,6 +211,7 @@ class Run:
 
     def _claim(self) -> None:
         ancestors = self._ancestors()
+        self._around = frozenset(ancestors)
         claim = partial(
             self._coordinator.decide,
             self._keys,
@@ -290,6 +293,9 @@ class Run:
                 self._without = [has_no_controller(document) for document in documents]
                 self._show(documents, tell)
                 self._warn(documents, warn)
+                refused = crossed(self._coordinator, self._launch_id, self._around, documents)
+                if refused is not None:
+                    raise refused
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self._too_late(documents)
