@@ -1,6 +1,7 @@
 """`tieline peers`: who is there, and who am I.
 
-Rule 1: where a root is found it is asked; where none is, presence is read, and that is said.
+Rule 1: where a root is found it is asked; where none is, presence is read, and the windows' registry where
+that wire is on; and that is said.
 Rule 2: what cannot be seen from here, as in a sandbox or another container, is an error or a note,
 never an empty list without a word.
 
@@ -9,12 +10,13 @@ Source: DESIGN.md 2, 4, 8; reference/native.md 1C, 2.4, 2.11.
 
 import os
 from argparse import Namespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options
 from tieline.adapters.cli.door import foreign_root, identity, reach, run_of
 from tieline.adapters.cli.output import flush, line, note, paint, table, write, write_json
 from tieline.errors import Refused
+from tieline.runtime.configuration import configuration_path, configuration_text
 from tieline.runtime.glance import Sight, look
 from tieline.runtime.locate import here, places
 
@@ -24,6 +26,15 @@ PAGES_MAX = 100
 SCOPES = ("workspace", "repository", "machine")
 EVERYWHERE = "all"
 """Besides the own scope: windows of every project, on a wire that has projects and no scopes."""
+
+
+class Windows(NamedTuple):
+    """The windows that were seen without a root; `unread` says why nobody could look, "" where one could."""
+
+    peers: list[dict[str, Any]]
+    others_count: int = 0
+    faults_count: int = 0
+    unread: str = ""
 
 
 def parser(sub: Alone) -> Parser:
@@ -65,11 +76,14 @@ def run(options: Namespace) -> int:
         ):
             raise
         sight = _read(options)
-        if error.code == "FOREIGN_NAMESPACE" and not sight.peers:
+        windows = _windows(options, sight)
+        peers = [*sight.peers, *windows.peers]
+        if error.code == "FOREIGN_NAMESPACE" and not peers:
             raise
-        peers, fault_count, others_count = sight.peers, sight.faults, 0
+        fault_count, others_count = sight.faults, windows.others_count
         body = {"source": "presence", "root": None, "self": None, "peers": peers}
-        notes = _presence_notes(sight, error)
+        notes = _presence_notes(sight, error, is_empty=not peers) + _others(others_count)
+        notes += _window_notes(windows)
     if options.aliases and not options.json:
         for alias in sorted({str(peer["alias"]) for peer in peers if peer.get("alias")}):
             write(line(alias, 64))
@@ -111,6 +125,47 @@ def _read(options: Namespace) -> Sight:
     return look(where.coordination, here(), scope, options.query)
 
 
+def _windows(options: Namespace, sight: Sight) -> "Windows":
+    """Return the windows beside what presence showed; a registry that cannot be read is said, not fatal."""
+    workspace = here()
+    if not _may_have_windows():
+        return Windows([])
+    from tieline.runtime.windows.sight import look_for_windows
+
+    try:
+        return Windows(
+            *look_for_windows(
+                os.environ,
+                workspace,
+                is_crossing=options.scope == EVERYWHERE,
+                query=options.query,
+                sessions=frozenset(str(peer.get("sessionId")) for peer in sight.peers),
+            )
+        )
+    except Refused as error:
+        return Windows([], unread=f"the windows' registry was not read: {error}")
+
+
+def _may_have_windows() -> bool:
+    """Return whether the wire of windows is on; the whole configuration was judged before."""
+    home = places(os.environ).home
+    text = configuration_text(home)
+    if "pi_peers" not in text and "TIELINE_PI_PEERS_ENABLED" not in os.environ:
+        return False
+    from tieline import config  # its start is paid only by who has windows
+
+    return config.load(text, configuration_path(home), os.environ).wires.pi_peers.enabled
+
+
+def _window_notes(windows: "Windows") -> list[str]:
+    notes = [windows.unread] if windows.unread else []
+    if windows.faults_count:
+        notes.append(
+            f"{windows.faults_count} files of windows could not be used; `tieline doctor` names the cause"
+        )
+    return notes
+
+
 def _others(others_count: int) -> list[str]:
     return [f"(+{others_count} sessions in other projects: --scope all)"] if others_count else []
 
@@ -121,10 +176,10 @@ def _faults(fault_count: int) -> list[str]:
     return [f"{fault_count} presence records could not be read; `tieline doctor` names the cause"]
 
 
-def _presence_notes(sight: Sight, error: Refused) -> list[str]:
+def _presence_notes(sight: Sight, error: Refused, *, is_empty: bool) -> list[str]:
     why = "several roots fit" if error.code == "AMBIGUOUS_TARGET" else "no root hosts this command"
     notes = [f"{why}: read from presence, nobody was asked"]
-    if not sight.peers:
+    if is_empty:
         notes.append(
             "nobody shows presence in this scope" + ("; --scope reaches further" if sight.outside else "")
         )

@@ -1,5 +1,6 @@
 """`tieline peers`: asked of a root, or read from presence, and said which."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from tests.unit.adapters.cli.fake import (
     write_owner,
 )
 from tests.unit.runtime.test_glance import record
+from tieline.shell.process_start import pid_domain, process_start_text
 
 Run = Callable[..., Result]
 Make = Callable[..., FakeRoot]
@@ -185,6 +187,54 @@ def test_peers_show_a_window_with_its_wire_and_ref_and_count_the_rest(run: Run, 
 
 
 def test_peers_of_all_without_root_reads_as_far_as_is_configured(run: Run, place: Path) -> None:
-    """Without a root nobody sees windows; the configured scope holds."""
+    """On the native wire the configured scope holds, whatever is asked for."""
     put(place, record("i-1", workspaceRoot=os.getcwd()))
     assert len(run("peers", "--scope", "all", "--json").json["peers"]) == 1
+
+
+@pytest.mark.clause("pi-peers-46", "pi-peers-47")
+def test_peers_without_root_shows_windows_counts_the_rest_and_sweeps_nobody(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a root would list is listed, of one's own project or of all; what cannot be used is said."""
+    registry = place / "p"
+    registry.mkdir(mode=0o700)
+    monkeypatch.setenv("TIELINE_PI_PEERS_ENABLED", "true")
+    monkeypatch.setenv("PI_PEERS_DIR", str(registry))
+    put_window(registry, os.getpid(), "here", os.getcwd())
+    put_window(registry, 2_147_483_000, "ended", os.getcwd())
+    put_window(registry, os.getppid(), "there", "/elsewhere")
+    (registry / "7.json").write_text("{")
+    before = sorted(os.listdir(registry))
+    result = run("peers")
+    assert ":here [" in result.out
+    assert "(pi-peers)" in result.out
+    assert "there" not in result.out
+    assert "ended" not in result.out
+    assert "(+1 sessions in other projects: --scope all)" in result.err
+    assert "1 files of windows could not be used" in result.err
+    shape = run("peers", "--scope", "all", "--json").json
+    assert {peer["alias"]: peer["wire"] for peer in shape["peers"]} == {
+        "here": "pi-peers",
+        "there": "pi-peers",
+    }
+    assert sorted(os.listdir(registry)) == before
+    registry.chmod(0o755)
+    unread = run("peers")
+    assert (unread.code, "the windows' registry was not read" in unread.err) == (0, True)
+    monkeypatch.setenv("TIELINE_PI_PEERS_ENABLED", "false")
+    assert "registry" not in run("peers").err
+
+
+def put_window(registry: Path, pid: int, name: str, project: str) -> None:
+    """Write a window's record and key."""
+    path = str(registry / "socks" / f"{name}.sock")
+    start = process_start_text(pid) if pid < 2_000_000_000 else "1"
+    fields = {
+        "pid": pid, "sessionId": f"s-{name}", "cwd": project, "projectRoot": project, "name": name,
+        "procStart": start, "pidDomain": pid_domain(), "socketPath": path, "status": "idle",
+    }  # fmt: skip
+    key = registry / f"{pid}.{hashlib.sha256(path.encode()).hexdigest()}.key"
+    for file, document in ((registry / f"{pid}.json", fields), (key, {"peerToken": "0" * 32})):
+        file.write_text(json.dumps(document))
+        file.chmod(0o600)
