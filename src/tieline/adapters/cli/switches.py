@@ -16,6 +16,7 @@ from tieline.errors import UsageError
 __all__ = ["is_on", "switched_off", "switched_on"]
 
 MARK: Final = "tieline setup"
+_OUR_LINE_END: Final = f"enabled = true # {MARK}"
 _AFTER_OPEN_LINE: Final = " (the line before it had no end)"
 
 
@@ -34,7 +35,7 @@ def switched_on(text: str, wire: str) -> str:
         return text
     found = tomllib.loads(text)
     section = found.get("wires")
-    if section is not None and (wire in section or f"[wires.{wire}" in text or _is_inline(text)):
+    if section is not None and (wire in section or _is_inline(text)):
         return _edited(text, wire, is_enabled=True)
     end = _line_end(text)
     is_open = bool(text) and not text.endswith("\n")
@@ -64,7 +65,25 @@ def switched_off(text: str, wire: str) -> str:
         for _ in range((before != "") + is_open):
             before = before.removesuffix(end)
         return before + rest
-    return _edited(text, wire, is_enabled=False)
+    return _without_our_line(text, wire) or _edited(text, wire, is_enabled=False)
+
+
+def _without_our_line(text: str, wire: str) -> str | None:
+    """Return `text` without the one line that we added below a table of a person's, or None: there is none.
+
+    Where a table is written in dotted keys its parts stand apart, and no parser tells which line is ours.
+    """
+    lines = text.splitlines(keepends=True)
+    ours = [at for at, line in enumerate(lines) if line.rstrip("\r\n").endswith(_OUR_LINE_END)]
+    if len(ours) != 1:
+        return None
+    wanted = tomllib.loads(text)
+    del wanted["wires"][wire]["enabled"]
+    rest = "".join(lines[: ours[0]] + lines[ours[0] + 1 :])
+    try:
+        return rest if tomllib.loads(rest) == wanted else None
+    except tomllib.TOMLDecodeError:
+        return None
 
 
 def _table(document: dict[str, Any], wire: str) -> dict[str, Any]:

@@ -22,6 +22,9 @@ TEXTS = [
     "wires.intercom.enabled = false\n[limits]\n",
     "[wires.intercom]\nenabled = true\n",
     "wires = {pi_peers = {enabled = false}}\n",
+    'wires.pi_peers.accept = "ask"\n',
+    '[wires]\npi_peers.accept = "ask"\n# a note\n',
+    "# [wires.pi_peers] is off\n[wires.intercom]\nenabled = true\n",
 ]
 
 
@@ -47,6 +50,12 @@ def test_switch_in_a_table_of_one_value_stays_as_false(text: str) -> None:
     before = tomllib.loads(text)
     before["wires"].setdefault("pi_peers", {})
     assert off == before
+
+
+def test_switch_beside_a_text_that_looks_like_ours_becomes_false() -> None:
+    """Only the one line that is the switch itself is taken out."""
+    text = '[communication]\nalias = "x" # enabled = true # tieline setup\n[wires.pi_peers]\nenabled = true\n'
+    assert switched_off(text, "pi_peers") == text.replace("enabled = true\n", "enabled = false\n")
 
 
 def test_switch_that_a_person_wrote_becomes_false() -> None:
