@@ -21,6 +21,7 @@ import msgspec
 
 from tieline.engine.brokering.contract import Drop, Put
 from tieline.engine.brokering.hub import Hub
+from tieline.errors import TielineError
 from tieline.runtime.broker.sessions import Sessions
 from tieline.runtime.logs import Log
 from tieline.runtime.loops import run
@@ -31,7 +32,6 @@ from tieline.shell.hub import (
     AGENT_VARIABLE,
     BLANK,
     Claim,
-    HubEndpoint,
     Paths,
     Place,
     agent_directory,
@@ -135,17 +135,13 @@ async def _serve(broker: _Broker, started: Callable[[Started], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, sessions.is_over.set)
-    endpoint = broker.claim.listen()
+    door = _Door(broker, sessions)
     broker.log.note("broker started", rows=len(rows))
     try:
-        listener = serve(sessions, endpoint.sock, lambda error: broker.log.failure("accept", error))
-        try:
-            started(Started(broker.place.socket, is_ours=True))
-            await _until_over(sessions, endpoint, broker.log)
-        finally:
-            listener.stop()
+        started(Started(broker.place.socket, is_ours=True))
+        await _until_over(sessions, door)
     finally:
-        endpoint.close()
+        door.close()
         await sessions.close()
         broker.log.note("broker ended")
         broker.log.close()
@@ -153,16 +149,49 @@ async def _serve(broker: _Broker, started: Callable[[Started], None]) -> None:
         raise sessions.failure
 
 
-async def _until_over(sessions: Sessions, endpoint: HubEndpoint, log: Log) -> None:
-    """Return when the broker is to end; one whose name was taken away ends, so that a next one may come."""
+class _Door:
+    """The socket that sessions come in by; open from the start, and again where its name was taken away."""
+
+    def __init__(self, broker: _Broker, sessions: Sessions) -> None:
+        self._broker, self._sessions = broker, sessions
+        self._open()
+
+    def _open(self) -> None:
+        self._endpoint = self._broker.claim.listen()
+        self._listener = serve(self._sessions, self._endpoint.sock, self._failed)
+
+    def _failed(self, error: BaseException) -> None:
+        self._broker.log.failure("accept", error)
+
+    def close(self) -> None:
+        """Take the names away and accept no more."""
+        self._listener.stop()
+        self._endpoint.close()
+
+    def is_kept(self) -> bool:
+        """Return whether sessions can come in: through the name that was taken away, made anew, too."""
+        if not self._endpoint.is_missing():
+            return True
+        self.close()
+        try:
+            self._open()
+        except (TielineError, OSError) as error:
+            # The directory went, or another broker listens there: sessions that come now go to that one.
+            self._broker.log.failure("name", error)
+            return False
+        self._broker.log.note("name made anew")
+        return True
+
+
+async def _until_over(sessions: Sessions, door: _Door) -> None:
+    """Return when the broker is to end; one that cannot be reached any more ends, so that a next may come."""
     while True:
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 await sessions.is_over.wait()
         except TimeoutError:
-            if not endpoint.is_missing():
+            if door.is_kept():
                 continue
-            log.note("the socket's name is gone")
         return
 
 

@@ -49,8 +49,8 @@ class HubEndpoint:
     ) -> None:
         self.sock, self._place = sock, place
         self._inode, self._runtime, self._records = inode, runtime, records
-        self._record = own_record()
-        self._record_inode = records.write_atomic(PID_NAME, self._record, sync=False)
+        self._is_closed = False
+        self._record_inode = records.write_atomic(PID_NAME, own_record(), sync=False)
 
     def is_missing(self) -> bool:
         """Return whether the socket's name is gone or leads elsewhere."""
@@ -61,7 +61,10 @@ class HubEndpoint:
         return status.st_ino != self._inode or not self._runtime.is_current()
 
     def close(self) -> None:
-        """Take the names away that are still ours, then stop listening."""
+        """Take the names away that are still ours, then stop listening; a second call does nothing."""
+        if self._is_closed:
+            return  # an inode that we gave up may be another's by now
+        self._is_closed = True
         for directory, name, inode in (
             (self._runtime, SOCKET_NAME, self._inode),
             (self._records, PID_NAME, self._record_inode),
@@ -92,6 +95,8 @@ class Claim:
             Refused: UNSAFE_ENDPOINT, PERMISSION_DENIED, RESOURCE_BUSY, QUEUE_FULL.
         """
         place = self._place
+        if not self.runtime.is_current():
+            raise Refused("UNSAFE_ENDPOINT", f"{place.folder} was removed, or another took its place")
         records = self.runtime if not place.is_agents else open_records(place, seam=self._seam)
         try:
             self._vacate()

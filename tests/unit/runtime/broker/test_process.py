@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,18 +82,47 @@ def test_broker_that_is_asked_to_end_ends_in_order(environment: dict[str, str], 
 
 
 @pytest.mark.clause("S6")
-def test_broker_whose_socket_was_removed_ends(
+def test_broker_whose_name_was_removed_makes_it_anew(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody can reach it any more: the next one may come."""
+    """A cleaner took it: sessions find it again, and those that are connected saw nothing."""
     monkeypatch.setattr(process, "LOOK_SECONDS", 0.05)
-    path = place_of(environment).socket
+    place = place_of(environment)
+    answers: list[bool] = []
+
+    def look() -> None:
+        answers.append(is_answering(place))
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def started(_: Started) -> None:
-        threading.Timer(0.12, os.unlink, (path,)).start()
+        os.unlink(place.socket)
+        os.unlink(f"{place.records}/broker.pid")
+        threading.Timer(0.4, look).start()
 
     run_broker(environment, Paths.SHARED, started)
-    assert not Path(path).exists()
+    assert answers == [True]
+    assert not {"broker.sock", "broker.pid"} & set(os.listdir(place.folder))
+
+
+@pytest.mark.clause("S6")
+def test_broker_whose_directory_or_place_was_taken_ends(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can reach it any more: the next one may come, and what another put there stays."""
+    monkeypatch.setattr(process, "LOOK_SECONDS", 0.05)
+    place = place_of(environment)
+    run_broker(environment, Paths.SHARED, lambda _: os.rename(place.folder, f"{place.folder}.was"))
+    assert not os.path.exists(place.folder)
+    theirs = socket.socket(socket.AF_UNIX)
+
+    def started(_: Started) -> None:
+        os.unlink(place.socket)
+        theirs.bind(place.socket)
+        theirs.listen()
+
+    run_broker(environment, Paths.SHARED, started)
+    assert is_answering(place)
+    theirs.close()
 
 
 def test_descriptor_limit_is_raised_to_what_the_machine_allows(environment: dict[str, str]) -> None:

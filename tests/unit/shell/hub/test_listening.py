@@ -1,6 +1,7 @@
 """The right to be the one broker of a place: who gets it, who does not, and what is taken away."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -49,10 +50,15 @@ def test_claimed_place_answers_privately_and_leaves_only_its_lock(place: Place) 
     endpoint = held.listen()
     assert is_answering(place)
     assert not endpoint.is_missing()
+    os.link(place.socket, f"{place.folder}/kept")
     record = Path(place.records, "broker.pid")
     assert record.read_bytes() == own_record()
     assert {path.stat().st_mode & 0o777 for path in (record, Path(place.socket))} == {0o600}
     endpoint.close()
+    os.rename(f"{place.folder}/kept", place.socket)  # the same inode, which we gave up
+    endpoint.close()
+    assert os.path.exists(place.socket)
+    os.unlink(place.socket)
     held.release()
     assert os.listdir(place.folder) == [LOCK_NAME]
     again = claim(place)
@@ -152,6 +158,19 @@ def test_what_is_no_socket_of_ours_is_refused_and_left(place: Place) -> None:
             held.listen()
         assert caught.value.code == "RESOURCE_BUSY"
         assert is_answering(place)
+    held.release()
+
+
+def test_claim_of_a_directory_that_went_does_not_listen(place: Place) -> None:
+    """A directory that another made since is another's place."""
+    held = claim(place)
+    assert held is not None
+    shutil.rmtree(place.folder)
+    os.mkdir(place.folder, 0o700)
+    with pytest.raises(Refused) as caught:
+        held.listen()
+    assert caught.value.code == "UNSAFE_ENDPOINT"
+    assert os.listdir(place.folder) == []
     held.release()
 
 

@@ -32,7 +32,7 @@ def other() -> Iterator[tuple["subprocess.Popen[bytes]", Record]]:
         process.kill()
 
 
-@pytest.mark.clause("intercom-130", "F7")
+@pytest.mark.clause("intercom-130")
 def test_own_record_has_number_and_life_in_two_lines() -> None:
     """The form of the later revision: its first line alone is what older readers take."""
     data = own_record()
