@@ -1,10 +1,10 @@
 # The two commands: `make demo` shows Tieline at work, `make test` checks it. Both set up .venv first.
 
-.PHONY: help setup demo test format lock changelog clean
+.PHONY: help setup demo test test-harness format lock changelog clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 18
 
 setup: ## make .venv with the tieline command in it; quick when nothing changed
 	@tools/setup
@@ -14,6 +14,9 @@ demo: setup ## run `tieline demo`: two agents, a message, its receipts, in about
 
 test: setup ## run every suite as an ordinary user; SUITE="unit typing" runs those, SUITE=PATH runs pytest on it
 	@.venv/bin/python tests/run.py $(SUITE)
+
+test-harness: setup ## install the coding agents that Tieline plugs into, and run them with it on a scripted model
+	@.venv/bin/python -m tests.harness $(OPTIONS)
 
 format: setup ## put the sources into the house form
 	@.venv/bin/python -m ruff check --fix --quiet . || true

@@ -10,7 +10,8 @@ Rule 3: every suite whose folder exists runs, also after another has failed; eac
     printed. Processes that a suite leaves behind fail it.
 Rule 4: standard library only: it starts before anything is known to work.
 
-Usage: tests/run.py [SUITE ...] or tests/run.py PATH [PYTEST OPTION ...]; nothing means every suite.
+Usage: tests/run.py [SUITE ...] or tests/run.py PATH [PYTEST OPTION ...]; nothing means every suite but
+those that run on request (`ON_REQUEST`).
 
 Source: DESIGN.md 8, "Test machines"; reference/reliability.md F14.
 """
@@ -41,6 +42,7 @@ PASSED_ON = (
     "NO_COLOR",
     "PYTEST_ADDOPTS",
     "TERM",
+    "TIELINE_HARNESS_CACHE",
     "TIELINE_KILLS",
     "TIELINE_TEST_PROFILE",
     "TIELINE_TEST_REUSES",
@@ -83,7 +85,11 @@ SUITES: dict[str, tuple[str, tuple[tuple[str, ...], ...]]] = {
         (("{root}", "tests/system/power/cut.py", "50"), ("{root}", "tests/system/power/full.py")),
     ),
     "typing": ("tests/typing", (("{python}", "-m", "mypy", "--strict", "tests/typing"),)),
+    "harness": ("tests/harness", (("{python}", *PYTEST, "tests/harness"),)),
 }
+# It needs the programs that `python3 -m tests.harness` installs, and says at the end which it had.
+ON_REQUEST = ("harness",)
+SECONDS_MAX = {"harness": 1_500}
 
 
 class CannotRunError(Exception):
@@ -137,8 +143,8 @@ def start(place: Place, command: list[str], folder: Path) -> "subprocess.Popen[b
     )
 
 
-def run(place: Place, command: list[str], folder: Path) -> int:
-    """Return the exit code of `command`, 124 when it did not end within `SUITE_SECONDS_MAX`.
+def run(place: Place, command: list[str], folder: Path, *, seconds: int | None = None) -> int:
+    """Return the exit code of `command`, 124 when it did not end within `seconds` (`SUITE_SECONDS_MAX`).
 
     A harness that needs root, and drops it for what it tests, runs as whoever started this; where it
     says that it cannot (`SKIPPED`, with the reason printed), that is no failure.
@@ -149,11 +155,12 @@ def run(place: Place, command: list[str], folder: Path) -> int:
             [sys.executable, *command[1:]], cwd=CHECKOUT, stdin=subprocess.DEVNULL, check=False
         )
         return 0 if done.returncode == SKIPPED else done.returncode
+    seconds = seconds or SUITE_SECONDS_MAX
     process = start(place, command, folder)
     try:
-        return process.wait(timeout=SUITE_SECONDS_MAX)
+        return process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
-        print(f"no end within {SUITE_SECONDS_MAX} s: {' '.join(command)}", flush=True)
+        print(f"no end within {seconds} s: {' '.join(command)}", flush=True)
         return 124
     finally:
         if process.poll() is None:
@@ -342,7 +349,8 @@ def run_suites(place: Place, names: list[str]) -> int:
     for name in names:
         print(f"\n--- suite {name}", flush=True)
         started = time.monotonic()
-        codes = [run(place, command, place.checkout) for command in commands_of(name, place)]
+        seconds = SECONDS_MAX.get(name, SUITE_SECONDS_MAX)
+        codes = [run(place, command, place.checkout, seconds=seconds) for command in commands_of(name, place)]
         left = left_behind(place)
         failed = any(codes) or bool(left)
         line = f"suite {name}: {time.monotonic() - started:.1f} s{', FAILED' if failed else ''}"
@@ -396,7 +404,11 @@ def suites_of(arguments: list[str]) -> list[str]:
             raise CannotRunError(f"tests: there is no {SUITES[name][0]}")
     if arguments:
         return asked
-    return [name for name, (folder, _) in SUITES.items() if (CHECKOUT / folder).is_dir()]
+    return [
+        name
+        for name, (folder, _) in SUITES.items()
+        if name not in ON_REQUEST and (CHECKOUT / folder).is_dir()
+    ]
 
 
 def main(arguments: list[str]) -> int:

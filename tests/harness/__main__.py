@@ -1,0 +1,56 @@
+"""Install the harnesses, run their tests as an ordinary user, and say at the end which ran and which not.
+
+Rule 1: installing needs the network and runs as whoever started this; the tests need neither.
+Rule 2: the last lines name every harness, also after a failure.
+
+Usage: python -m tests.harness [PYTEST OPTION ...]; with options the tests alone run, with those.
+
+Source: requirement "make test-harness"; reference/harnesses.md 1.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.harness import cache, report
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+RUNNER = CHECKOUT / "tests" / "run.py"
+
+
+def main(options: list[str]) -> int:
+    """Return the exit code: 0 where every test that could run is green."""
+    place = cache.folder()
+    found = cache.install(place)
+    asked = ["tests/harness", *options] if options else ["harness"]
+    process = subprocess.Popen(
+        [sys.executable, str(RUNNER), *asked],
+        cwd=CHECKOUT,
+        env={**os.environ, cache.CACHE_VARIABLE: str(place)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    told = []
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        if line.startswith(report.PREFIX):
+            told.append(line.rstrip())
+    code = process.wait()
+    if not told:
+        told = [
+            f"{report.PREFIX}{one.name}: NOT RUN: {one.reason or 'the tests did not end'}" for one in found
+        ]
+    reasons = {one.name: one.reason for one in found if one.reason}
+    print()
+    for line in told:
+        name = line.removeprefix(report.PREFIX).split(":", 1)[0]
+        # npm's own words, which the tests could not know.
+        print(f"{report.PREFIX}{name}: NOT RUN: {reasons[name]}" if name in reasons else line)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
