@@ -19,6 +19,7 @@ from tieline.model.receipt import Event
 from tieline.runtime import render
 
 if TYPE_CHECKING:
+    from tieline.runtime.intercom import Intercom
     from tieline.runtime.node import Node
     from tieline.runtime.windows import Windows
 
@@ -187,6 +188,25 @@ def checks(node: "Node") -> list[dict[str, Any]]:
         found.append(_ill("directory", unread, "see `tieline doctor`"))
     if node.windows is not None:
         found.append(_window_check(node.windows))
+    if node.intercom is not None:
+        found += _intercom_checks(node.intercom)
+    return found
+
+
+def _intercom_checks(intercom: "Intercom") -> list[dict[str, Any]]:
+    """Return whether a root is on the intercom, and what a person should know of its brokers."""
+    if intercom.fault:
+        found = [
+            _ill("intercom", f"not joined: {intercom.fault}", "correct that variable and restart this agent")
+        ]
+    elif intercom.post.is_connected:
+        found = [_well("intercom", f"{text.printable(intercom.name, 80)}, known there as {intercom.peer}")]
+    else:
+        why = "; ".join(intercom.faults.values()) or "not published yet"
+        found = [_ill("intercom", f"no broker has this root: {why}", "it is tried again within 30 seconds")]
+    advice = "finish accepted work there, then reload every session of the older extension"
+    if intercom.has_older_broker:
+        found.append(_ill("intercom broker", intercom.warnings[0], advice))
     return found
 
 

@@ -57,6 +57,13 @@ _WORDS: Final = {
     "rejected": "refused; the recipient stored nothing",
     "expired": "its time was over before it was read",
 }
+_NOTES: Final = {
+    "BROKER_QUEUED": "the broker holds it back for a moment, or until its recipient returns",
+    "BROKER_ACCEPTED": "the broker passed it on; that wire does not tell whether it was taken",
+    "CHECKPOINTED": "the recipient's program wrote it down; whether a model read it is not known",
+    "PLACED": "the recipient's program placed it before its model; whether that read it is not known",
+}
+"""Beside `unknown`: how far it came. On that wire no stronger answer may ever come."""
 _EXPIRED: Final = {
     "NOT_DELIVERED": "never delivered: the recipient ended, or the time was over, before it took it",
     "REPLACED": "never read: its sender replaced it by a later message",
@@ -111,6 +118,8 @@ class Outcome:
 
 
 def _exit_of(receipt: dict[str, Any]) -> int:
+    if receipt.get("state") == "unknown" and receipt.get("outcome") in _NOTES:
+        return 0
     return 1 if receipt.get("state") in ("rejected", "expired") else 3
 
 
@@ -134,6 +143,8 @@ def words(receipt: dict[str, Any], *, is_left: bool = False) -> str:
         return _DURABLE.get(str(receipt.get("durability")), default)
     if outcome == HELD and state in ("pending", "unknown"):
         return "the recipient asks its person first; the answer comes by itself (HELD)"
+    if state == "unknown" and outcome in _NOTES:
+        return f"{_NOTES[str(outcome)]} ({outcome})"
     text = _WORDS.get(state, "in a state that this version does not know")
     if is_left:
         text = _LEFT.get(state, text)

@@ -4,7 +4,7 @@ Rule 1: what will be changed is shown before it is; nothing is written without a
 Rule 2: twice is as once, and what was set up is taken out to the byte; a person's own lines stay.
 Rule 3: only what would be taken by the next root is written.
 
-Source: DESIGN.md 4 "setup"; docs/wire-pi-peers.md.
+Source: DESIGN.md 4 "setup"; docs/wire-pi-peers.md, docs/wire-intercom.md.
 """
 
 import difflib
@@ -23,13 +23,18 @@ from tieline.runtime.options import home_directory
 
 __all__ = ["NAMES", "add_words", "switch"]
 
-NAMES: Final = ("pi-peers",)
+NAMES: Final = ("pi-peers", "intercom")
 """What can be set up: the foreign wires, by their names."""
 
 
 def add_words(parser: Parser) -> None:
     """Offer what both commands take."""
-    parser.add_argument("name", metavar="NAME", choices=NAMES, help="pi-peers: windows of pi and oh-my-pi")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        choices=NAMES,
+        help="pi-peers: windows of pi and oh-my-pi; intercom: sessions that share a broker",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the change, and write nothing")
     parser.add_argument("--yes", action="store_true", help="write it without a question")
     add_json(parser)

@@ -28,6 +28,7 @@ from tieline.model.identity import Peer
 from tieline.model.receipt import Event, State
 from tieline.runtime.intercom.asks import Ask, Asks
 from tieline.runtime.intercom.context import Context
+from tieline.runtime.intercom.failures import Failures, errors_path
 from tieline.runtime.intercom.lineage import child_environment, lineage_of
 from tieline.runtime.intercom.postal import AGENT, SHARED, Postal
 from tieline.runtime.intercom.reads import Reads
@@ -84,7 +85,11 @@ class Intercom:
         self._said: dict[str, Any] = {}
         self._was_busy = False
         self.is_published = False
-        self._faults: dict[str, str] = {}
+        self._failures = Failures(
+            errors_path(environment, node.places.home), self._tell_failure, lambda: node.now().wall_ms
+        )
+        if self.fault:
+            self._fail("start", self.fault)
 
     @classmethod
     def of(cls, node: "Node", environment: Mapping[str, str]) -> "Intercom | None":
@@ -198,7 +203,7 @@ class Intercom:
         """We joined a broker, or lost it."""
         member = self.post.members[broker]
         if member.link is not None:
-            self._faults.pop(broker, None)
+            self._failures.recovered(broker)
             self.node.log.note("intercom joined", broker=broker)
             if broker == AGENT:
                 self.node.log.note(AGENT_WARNING)
@@ -206,17 +211,24 @@ class Intercom:
         self.stirred.tell()
 
     def dial_failed(self, broker: str, error: Exception) -> None:
-        """A broker could not be reached: logged once, until it is."""
+        """A broker could not be reached; that nobody runs one for the agent directory is no failure."""
         text = f"{getattr(error, 'code', type(error).__name__)}: {error}"
-        if self._faults.get(broker) != text:
-            self._faults[broker] = text
-            if broker == SHARED:
-                self.node.log.note("intercom broker not reached", reason=text)
+        if broker == SHARED and self._fail(broker, text):
+            self.node.log.note("intercom broker not reached", reason=text)
+
+    def _fail(self, operation: str, text: str) -> bool:
+        """Tell of a failure in the background, once until it is over; return whether it was news."""
+        return self._failures.failed(
+            operation, text, has_host=self.node.has_host, is_ending=self.node.is_closing
+        )
+
+    def _tell_failure(self, operation: str, text: str) -> None:
+        self.event("intercom_failure", {"operation": operation, "text": text})
 
     @property
     def faults(self) -> dict[str, str]:
         """Why brokers could not be reached, by broker."""
-        return dict(self._faults)
+        return self._failures.known
 
     def session_left(self, session_id: str) -> None:
         """A session is gone: what it asked waits no more, and nobody waits for it."""
@@ -285,10 +297,15 @@ class Intercom:
         return session_id in self._gone and self.roster.row_of(session_id) is None
 
     @property
+    def has_older_broker(self) -> bool:
+        """Whether a broker of an older revision serves our agent directory."""
+        return AGENT in self.post.members and self.post.members[AGENT].link is not None
+
+    @property
     def warnings(self) -> list[str]:
         """What a person should know of the brokers here."""
-        found = [AGENT_WARNING] if AGENT in self.post.members and self.post.members[AGENT].link else []
-        return [*found, *(f"{broker}: {why}" for broker, why in self._faults.items() if broker == SHARED)]
+        found = [AGENT_WARNING] if self.has_older_broker else []
+        return [*found, *(f"{broker}: {why}" for broker, why in self.faults.items())]
 
     def wake_fault(self, message_id: str) -> str | None:
         """Return why the child that was asked could not be woken, or None."""
@@ -305,7 +322,7 @@ class Intercom:
         if self.fault:
             raise Refused("INVALID_PARAMS", f"Intercom not connected: {self.fault}")
         if not self.post.is_connected:
-            reasons = "; ".join(self._faults.values()) or "connecting"
+            reasons = "; ".join(self.faults.values()) or "connecting"
             raise Refused("PEER_OFFLINE", f"Intercom not connected: {reasons}", is_retryable=True)
 
     # ------------------------------------------------------------ as a carrier of messages

@@ -36,7 +36,10 @@ def message(**fields: Any) -> bytes:
     ("told", "settled"),
     [
         (frame(type="delivered", messageId="m1"), Settle(1, Outcome.WRITTEN, said="BROKER_ACCEPTED")),
-        (frame(type="delivery_queued", messageId="m1", reason="q"), Settle(1, Outcome.WRITTEN, said="BROKER_QUEUED")),
+        (
+            frame(type="delivery_queued", messageId="m1", reason="q"),
+            Settle(1, Outcome.WRITTEN, said="BROKER_QUEUED"),
+        ),
         (
             frame(type="delivery_failed", messageId="m1", reason="Session not found"),
             Settle(1, Outcome.REFUSED, refusal=Refusal("UNKNOWN_TARGET", "Session not found")),

@@ -1,0 +1,132 @@
+"""A root's place on the intercom: joined when published, told when changed, gone when closed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.runtime.intercom.kit import intercom_of, station, tool, until
+from tests.unit.runtime.roots import call
+from tieline.errors import Refused
+from tieline.runtime.intercom.intercom import Intercom
+from tieline.runtime.options import RootOptions
+from tieline.runtime.root import open_root
+from tieline.wire.intercom.mapping import peer_id_of
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_root_without_the_wire_is_on_no_intercom(private_home: Path) -> None:
+    """Off unless switched on: no broker is started, and the tool says how to turn it on."""
+    async with await open_root(
+        RootOptions(home=str(private_home / "h"), workspace=str(private_home))
+    ) as root:
+        assert root.node.intercom is None
+        with pytest.raises(Refused, match="tieline setup intercom"):
+            await call(root, "intercom", action="list")
+        for method in ("intercom.context", "intercom.guard", "intercom.provenance", "intercom.wake_outcome"):
+            given: dict[str, Any] = {
+                "intercom.context": {"version": 1},
+                "intercom.guard": {
+                    "version": 1, "revision": None,
+                    "target": {"rootSessionId": "r", "peerId": "p", "incarnation": "i"},
+                },
+                "intercom.provenance": {"version": 1, "rootSessionId": "r", "messageId": "m"},
+                "intercom.wake_outcome": {"token": "t", "ok": True},
+            }[method]  # fmt: skip
+            with pytest.raises(Refused) as caught:
+                await call(root, method, **given)
+            assert caught.value.code == "CAPABILITY_DENIED"
+    assert not (private_home / "i").exists()
+
+
+async def test_registration_says_who_where_and_what(private_home: Path) -> None:
+    """What every revision's reader demands, the group, this life; the id of the native session is wanted."""
+    async with station(private_home) as at:
+        root = await at.root("api")
+        made = intercom_of(root).registration()
+        assert made.requested_id == peer_id_of("s-api")
+        said = made.session
+        assert (said["name"], said["cwd"], said["status"], said["acceptsAsks"]) == (
+            "api", str(private_home / "w"), "idle", True,
+        )  # fmt: skip
+        assert (said["rootSessionId"], said["tielineInstance"]) == ("s-api", root.node.instance)
+        assert {"pid", "startedAt", "lastActivity", "incarnation"} <= set(said)
+        assert "parentSessionId" not in said
+
+
+async def test_another_session_is_another_life_under_another_id(private_home: Path) -> None:
+    """The old registration ends, the guard with it; a companion is told of the new context."""
+    async with station(private_home) as at:
+        root = await at.root("api")
+        told: list[dict[str, Any]] = []
+        root.operations.subscribe(lambda _kind, params: told.append(params.get("event", {})))
+        intercom = intercom_of(root)
+        before = await call(root, "intercom.context", version=1)
+        target = {name: before[name] for name in ("rootSessionId", "peerId", "incarnation")}
+        await call(root, "intercom.guard", version=1, target=target, revision="g")
+        await call(root, "host.state", session="s-next")
+        await until(lambda: intercom.peer == peer_id_of("s-next"))
+        after = await call(root, "intercom.context", version=1)
+        assert (after["rootSessionId"], "applicationGuard" in after) == ("s-next", False)
+        assert after["incarnation"] != before["incarnation"]
+        kinds = [one for one in told if one.get("type") == "intercom_context"]
+        assert kinds[-1]["peerId"] == after["peerId"]
+        assert {"version", "incarnation", "connected", "wire"} <= set(kinds[-1])
+
+
+async def test_root_that_is_not_published_is_nowhere(private_home: Path) -> None:
+    """Until its host told the session it is not on the intercom either."""
+    async with station(private_home) as at:
+        options = RootOptions(
+            home=str(private_home / "q"), workspace=str(private_home), host_pid=1, is_published=False
+        )
+        from tieline.runtime.node import Node
+
+        node = await Node.open(options, at.environment)
+        assert node.intercom is not None
+        assert not node.intercom.post.is_connected
+        await node.publish("s-late")
+        await until(lambda: node.intercom is not None and node.intercom.peer == peer_id_of("s-late"))
+        await node.close()
+        assert not node.intercom.post.is_connected
+
+
+async def test_wrong_place_or_group_keeps_the_wire_away_and_says_why(private_home: Path) -> None:
+    """No other place is tried, the root itself goes on; the environment of a run names no group then."""
+    async with station(private_home) as at:
+        for environment, words in (
+            ({"PI_INTERCOM_RUNTIME_DIR": "relative"}, "absolute path"),
+            ({"PI_INTERCOM_PARENT_SESSION_ID": "x"}, "PI_INTERCOM_ROOT_SESSION_ID is not set"),
+        ):
+            root = await at.root("odd", is_joined=False, **environment)
+            assert words in intercom_of(root).fault
+            with pytest.raises(Refused, match="Intercom not connected"):
+                await tool(root, "status")
+            assert (await call(root, "host.run_begin", run="r"))["environment"] == {}
+            await root.close()
+
+
+async def test_name_comes_from_the_variable_and_follows_the_host(private_home: Path) -> None:
+    """Control characters and halves of pairs never reach a broker, which would hang up."""
+    async with station(private_home) as at:
+        one = await at.root("api", PI_SUBAGENT_INTERCOM_SESSION_NAME="  sub\x07agent ")
+        other = await at.root("other")
+        assert [row["name"] for row in (await tool(other, "list"))["sessions"]] == ["subagent"]
+        await call(one, "host.state", name="renamed", model="a\x01b\n")
+        await until(lambda: intercom_of(one)._said["name"] == "renamed")
+        (row,) = (await tool(other, "list"))["sessions"]
+        assert (row["name"], row["model"]) == ("renamed", "ab")
+        assert isinstance(intercom_of(one), Intercom)
+
+
+async def test_failed_wakes_and_departures_are_remembered_in_bounds(private_home: Path) -> None:
+    """What ends a wait is known until it is forgotten by age of order, never by leaking."""
+    async with station(private_home) as at:
+        intercom = intercom_of(await at.root("api"))
+        for number in range(300):
+            intercom.wake_failed(f"m{number}", "no")
+        assert (intercom.wake_fault("m0"), intercom.wake_fault("m299")) == (None, "no")
+        for number in range(5_000):
+            intercom.session_left(f"s{number}")
+        assert (intercom.has_left("s0"), intercom.has_left("s4999")) == (False, True)

@@ -1,0 +1,88 @@
+"""Who is there, once, and what a name means."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runtime.intercom.kit import intercom_of, station, tool, until
+from tieline.errors import Refusal, Refused
+from tieline.model.identity import Peer
+from tieline.runtime.intercom.roster import is_row_busy
+from tieline.runtime.options import RootOptions
+from tieline.runtime.root import Root
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.parametrize(
+    ("row", "is_busy"),
+    [
+        ({"acceptsAsks": True, "status": "thinking"}, False),
+        ({"acceptsAsks": False}, True),
+        ({"status": "idle \u00b7 here"}, False),
+        ({"status": "tool:bash"}, True),
+        ({}, None),
+    ],
+)
+async def test_state_of_a_session_is_what_it_says(row: dict[str, object], is_busy: bool | None) -> None:
+    """Whether it takes questions goes before its status; without either nothing is known."""
+    assert is_row_busy(row) is is_busy
+
+
+async def test_root_that_is_reached_natively_is_listed_once_and_natively(private_home: Path) -> None:
+    """The same agent on two wires is one entry, and a send over the intercom's name goes the native way."""
+    async with station(private_home) as at:
+        roots = []
+        for alias in ("alice", "bob"):
+            from tieline.runtime.node import Node
+
+            options = RootOptions(
+                home=str(private_home / "h"), workspace=str(private_home), alias=alias, session="s-" + alias,
+                host_pid=1,
+            )  # fmt: skip
+            root = Root(await Node.open(options, at.environment))
+            at.stack.push_async_callback(root.close)
+            await intercom_of(root).roster.connected()
+            roots.append(root)
+        alice, bob = roots
+        await intercom_of(alice).roster.look()
+        assert [(one["alias"], one["wire"]) for one in await alice.peers()] == [("bob", "native")]
+        sent = await tool(alice, "send", to=intercom_of(bob).peer, message="one way")
+        assert (sent["receipt"]["wire"], sent["receipt"]["state"]) == ("native", "accepted")
+        assert [one.content for one in await bob.inbox()] == ["one way"]
+        (row,) = (await tool(alice, "list"))["sessions"]
+        assert (row["wire"], row["peerId"]) == ("native", bob.who()["peerId"])
+
+
+async def test_names_of_the_wire_resolve_everywhere_and_the_gone_by_exact_id_alone(
+    private_home: Path,
+) -> None:
+    """Other case and the begin of an id work in every door; who left is nobody's namesake any more."""
+    async with station(private_home) as at:
+        one, other = await at.root("one"), await at.root("other")
+        await one.send("OTHER", "by name")
+        await one.send(intercom_of(other).peer[:12], "by prefix")
+        assert [item.content for item in await other.inbox(wait_s=5)] == ["by name", "by prefix"]
+        peer, session_id = (await one.peers())[0]["peerId"], intercom_of(other).peer
+        roster = intercom_of(one).roster
+        await other.close()
+        await until(lambda: not roster.rows())
+        assert isinstance(roster.peer_of("other"), Refusal)
+        assert roster.peer_of(session_id) == Peer(roster.absent(session_id).instance)  # type: ignore[union-attr]
+        with pytest.raises(Refused) as caught:
+            await one.send(peer, "too late")
+        assert caught.value.code == "UNKNOWN_TARGET"
+        found = roster.peer_of("one")
+        assert isinstance(found, Refusal)
+        assert "current session" in found.text
+
+
+async def test_last_answer_of_a_session_is_read_through_every_door(private_home: Path) -> None:
+    """`Root.last` asks the session, as it asks a native peer; who is gone is said to be."""
+    async with station(private_home) as at:
+        one, other = await at.root("one"), await at.root("other")
+        other.node.host.add_answer(None, "e", "done", 1)
+        assert (await one.last("other"))["text"] == "done"
+        with pytest.raises(Refused) as caught:
+            await intercom_of(one).roster.read_last(Peer("intercom:nobody"), None, 0)
+        assert caught.value.code == "PEER_OFFLINE"

@@ -1,0 +1,128 @@
+"""The tool: what each action takes, waits for, and truly says."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.runtime.intercom.kit import intercom_of, station, tool, until
+from tests.unit.runtime.roots import call
+from tieline.errors import Refused
+from tieline.runtime.intercom import tool as tool_module
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.clause("intercom-113")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"action": "send", "to": "x"},
+        {"action": "send", "message": "x"},
+        {"action": "ask", "to": "x", "message": "x", "delivery": "passive"},
+        {"action": "reply", "message": "x", "delivery": "passive"},
+        {"action": "send", "to": "x", "message": "x", "queueMode": "replace", "threadId": "t"},
+        {"action": "send", "to": "x", "message": "x", "delivery": "queue", "queueMode": "replace"},
+        {"action": "send", "to": "x", "message": "x", "delivery": "queue", "threadId": "t"},
+        {
+            "action": "ask", "to": "x", "message": "m", "delivery": "queue", "queueMode": "replace",
+            "threadId": " ",
+        },
+        {"action": "reply", "message": "x", "queueMode": "stack"},
+        {"action": "last"},
+        {"action": "last", "to": "x", "offset": -1},
+        {"action": "list", "entryId": "e"},
+        {"action": "dance"},
+    ],
+)  # fmt: skip
+async def test_fields_that_an_action_does_not_take_are_refused(
+    private_home: Path, fields: dict[str, Any]
+) -> None:
+    """Before anybody is looked for, and with nothing stored."""
+    async with station(private_home) as at:
+        root = await at.root("api", is_joined=False)
+        with pytest.raises(Refused) as caught:
+            await call(root, "intercom", **fields)
+        assert caught.value.code == "INVALID_PARAMS"
+
+
+@pytest.mark.clause("intercom-115", "intercom-116")
+async def test_list_and_status_say_what_sessions_say(private_home: Path) -> None:
+    """Alone there is advice; then state, questions and project; the scope filters and hides nobody."""
+    async with station(private_home) as at:
+        root = await at.root("api")
+        alone = await tool(root, "list")
+        assert (alone["sessionCount"], "start another" in alone["text"]) == (0, True)
+        other = await at.root("other")
+        await call(other, "host.state", busy=True)
+        status = await tool(root, "status")
+        assert (status["connected"], status["brokers"][0]["connected"]) == (True, True)
+        (row,) = status["sessions"]
+        assert (row["state"], row["acceptsAsks"], row["pendingAsks"], row["sameProject"]) == (
+            "busy",
+            False,
+            0,
+            True,
+        )
+        assert "accepts_asks:false" in status["text"]
+        assert status["self"][0]["sessionId"] == intercom_of(root).peer
+        assert len((await tool(root, "list", scope="project"))["sessions"]) == 1
+
+
+@pytest.mark.clause("intercom-93")
+async def test_question_without_an_answer_is_pending_and_its_answer_comes_as_mail(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call ends below every host's limit, names the id, and asks nothing again."""
+    monkeypatch.setattr(tool_module, "ASK_WAIT_MS", 100)
+    async with station(private_home) as at:
+        one, other = await at.root("one"), await at.root("other")
+        told = await tool(one, "ask", to="other", message="slow?")
+        assert told["status"] == "pending"
+        assert told["messageId"] in told["text"]
+        await tool(other, "reply", message="at last")
+        found = await call(one, "peer_messages", replyTo=told["messageId"], waitMs=5_000)
+        assert [item["content"] for item in found["messages"]] == ["at last"]
+
+
+@pytest.mark.clause("intercom-94")
+async def test_cancelled_question_frees_its_place(private_home: Path) -> None:
+    """The wait ends, the slot is free, and the next question is asked."""
+    async with station(private_home) as at:
+        one, other = await at.root("one"), await at.root("other")
+        asking = asyncio.create_task(tool(one, "ask", to="other", message="first?"))
+        await other.inbox(wait_s=5)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        asking = asyncio.create_task(tool(one, "ask", to="other", message="second?"))
+        asks = intercom_of(other).asks
+        await until(lambda: asking.done() or len(asks.waiting(0)) == 2)
+        assert not asking.done(), asking.exception()
+        await tool(other, "reply", message="yes", replyTo=asks.waiting(0)[1].message_id)
+        assert (await asking)["status"] == "answered"
+
+
+@pytest.mark.clause("intercom-87", "intercom-105", "intercom-106")
+async def test_reply_without_a_name_means_the_first_question_of_the_turn(private_home: Path) -> None:
+    """Two questions in one batch: the first is the implicit one, the second stays pending."""
+    async with station(private_home) as at:
+        one, two, me = await at.root("one"), await at.root("two"), await at.root("me")
+        first = await one.node.operations.call(
+            one.operations.root_actor, "local.send", {"to": "me", "content": "first?", "ask": True}
+        )
+        second = await two.node.operations.call(
+            two.operations.root_actor, "local.send", {"to": "me", "content": "second?", "ask": True}
+        )
+        await until(lambda: len(intercom_of(me).asks.waiting(0)) == 2)
+        with pytest.raises(Refused, match="Multiple pending asks"):
+            await tool(me, "reply", message="which?")
+        await call(me, "host.state", busy=True)
+        token = (await call(me, "host.boundary", kind="prompt"))["token"]
+        await call(me, "host.taken", token=token)
+        answered = await tool(me, "reply", message="to the first")
+        waiting = (await tool(me, "pending"))["asks"]
+        ids = {answered["replyTo"], waiting[0]["replyTo"]}
+        assert ids == {first.result["receipts"][0]["messageId"], second.result["receipts"][0]["messageId"]}
+        assert [one["preview"] for one in waiting] == ["second?"]
