@@ -145,3 +145,23 @@ async def test_shutdown_asked_for_is_the_hosts_to_grant(private_home: Path) -> N
         assert {
             "request": asked["request"], "outcome": "accepted", "type": "shutdown_response",
         }.items() <= answers[-1].items()  # fmt: skip
+
+
+@pytest.mark.clause("pi-peers-35")
+async def test_mail_that_waits_when_its_root_ends_is_told_to_be_over(private_home: Path) -> None:
+    """Nobody will be asked any more: its sender learns that, instead of a wait without end."""
+    async with windows(private_home, PI_PEERS_ACCEPT="ask") as (alice, bob):
+        await listed(alice, "bob")
+        sent = [
+            await alice.call("send_peer_message", to="bob", content=f"may I {number}") for number in (1, 2)
+        ]
+        assert [one["outcome"] for one in sent] == ["HELD", "HELD"]
+        assert await bob.leave() <= 5
+        async with asyncio.timeout(5):
+            for one in sent:
+                while True:
+                    told = (await alice.call("peer_messages", messageId=one["messageId"]))["receipts"][0]
+                    if told["state"] == "expired":
+                        break
+                    await asyncio.sleep(0.05)
+                assert told["outcome"] == "HELD_EXPIRED"

@@ -106,6 +106,10 @@ class Consent(msgspec.Struct, frozen=True):
     is_accepted: bool
 
 
+class Lapse(msgspec.Struct, frozen=True):
+    """This root ends: what waits for its person's word expires, and its senders are told. Answer: None."""
+
+
 class AskedStatus(msgspec.Struct, frozen=True):
     """peer.status or peer.subscribe. Answered in `sends` with `Receipt` or SCOPE_DENIED."""
 
@@ -228,6 +232,7 @@ Command = (
     Submit
     | Offer
     | Consent
+    | Lapse
     | AskedStatus
     | ReceiptTold
     | Settle

@@ -179,6 +179,8 @@ class Node:
         if self.is_closing:
             return
         self.is_closing = True
+        if self.windows is not None:
+            await self.windows.lapse()
         self.publication.withdraw()
         self.control.close()
         await self.desk.close()

@@ -19,7 +19,7 @@ from tieline.model.message import Key
 from tieline.model.receipt import DENIED, HELD_EXPIRED, Receipt, State
 from tieline.model.traits import Traits
 
-__all__ = ["consent", "lapse", "reply_arrived"]
+__all__ = ["consent", "lapse", "lapse_all", "reply_arrived"]
 
 
 def consent(turn: Turn, command: Consent) -> None:
@@ -52,6 +52,13 @@ def lapse(turn: Turn, record: Record) -> None:
     if turn.move_received(record, Step.EXPIRE, outcome=HELD_EXPIRED):
         turn.custody.count("expired")
         courier.owe(turn, record)
+
+
+def lapse_all(turn: Turn) -> None:
+    """The root ends: nobody will be asked any more."""
+    custody = turn.custody
+    for cursor in sorted(cursor for mailbox in custody.mailboxes.values() for cursor in mailbox.held):
+        lapse(turn, custody.records[cursor])
 
 
 def reply_arrived(turn: Turn, record: Record, traits: Traits) -> None:

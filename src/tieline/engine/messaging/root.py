@@ -24,6 +24,7 @@ from tieline.engine.contract import (
     EndRun,
     Expose,
     Held,
+    Lapse,
     Mute,
     MuteRow,
     Offer,
@@ -246,6 +247,8 @@ class Messaging:
                 incoming.offer(turn, command)
             case Consent():
                 consent.consent(turn, command)
+            case Lapse():
+                consent.lapse_all(turn)
             case AskedStatus():
                 incoming.status(turn, command)
             case ReceiptTold():

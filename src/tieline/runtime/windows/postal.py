@@ -47,7 +47,7 @@ class Postal:
     def letterhead(self) -> Letterhead:
         """Who we are on this wire now."""
         windows = self._windows
-        return Letterhead(windows.address, os.getpid(), self._node.session, windows.name)
+        return Letterhead(windows.known_as, os.getpid(), self._node.session, windows.name)
 
     @property
     def policy(self) -> Policy:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tieline import __version__
-from tieline.engine.contract import Asked, Offer, Send, Standing
+from tieline.engine.contract import Asked, Lapse, Offer, Send, Standing
 from tieline.engine.directory import Root
 from tieline.errors import Refusal, Refused, TielineError
 from tieline.model.identity import Peer
@@ -79,6 +79,8 @@ class Windows:
         self._subscriptions, self._requests = Subscriptions(), Requests()
         self._endpoint: WindowEndpoint | None = None
         self._listener: link.Listener | None = None
+        self.known_as = ""
+        """Our address, also after it was withdrawn: what is told last is still told by whom."""
         self._was_busy = node.host.is_busy
         self._flipped_ms = node.started.wall_ms
 
@@ -142,6 +144,7 @@ class Windows:
 
     def _listen(self, path: str) -> None:
         self._endpoint = bind_window(path, seam=self.node.seam)
+        self.known_as = path
         self._listener = link.serve(self.post, self._endpoint.sock, self.node.accept_failed)
 
     def _hang_up(self) -> None:
@@ -222,6 +225,13 @@ class Windows:
         with contextlib.suppress(TielineError, OSError):
             self.registry.withdraw()
         self._hang_up()
+
+    async def lapse(self) -> None:
+        """Tell who still waits for our person's word that it will not come."""
+        if self._endpoint is not None:
+            with contextlib.suppress(TimeoutError, TielineError):
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    await self.node.ask(Lapse())
 
     async def drain(self) -> None:
         """Let what was ordered last leave, such as the answer to who asked us to end; for a short time."""

@@ -11,6 +11,7 @@ from tieline.engine.contract import (
     BeginRun,
     Consent,
     EndRun,
+    Lapse,
     Offer,
     Outcome,
     Plan,
@@ -209,3 +210,25 @@ def test_reply_over_a_wire_without_status_to_nothing_of_ours_is_a_plain_message(
     (held,) = bench.engine.held(bench.root, count_max=9)
     assert (held.envelope.reply_to, held.envelope.correlation_id) == (None, None)
     assert bench.state("ours") is State.PENDING
+
+
+@pytest.mark.clause("pi-peers-35")
+def test_root_that_ends_tells_everybody_who_waits_that_it_is_over() -> None:
+    """Of every mailbox; what was let in before stays, and a second end tells nothing."""
+    bench = Bench()
+    for message_id in ("m1", "m2", "m3"):
+        hold(bench, message_id)
+    bench.do(Consent(bench.root, "m2", is_accepted=True))
+    pushes = sends_of(bench.do(Lapse()), PushReceipt)
+    receipts = []
+    while pushes:
+        receipts.append(pushes[0].receipt)
+        pushes = [*pushes[1:], *sends_of(bench.settle(pushes[0].attempt, Outcome.ANSWERED), PushReceipt)]
+    expired = [one for one in receipts if one.message_id != "m2"]
+    assert {(one.message_id, one.state, one.outcome) for one in expired} == {
+        ("m1", State.EXPIRED, HELD_EXPIRED),
+        ("m3", State.EXPIRED, HELD_EXPIRED),
+    }
+    assert bench.engine.awaiting(bench.root) == ()
+    assert bench.engine.inbox_counts(bench.root).unread == 1
+    assert bench.do(Lapse()).rows == ()
