@@ -20,7 +20,7 @@ from tieline.runtime.locate import Ambiguous, Found, Places, find_root, here, pl
 
 __all__ = ["OWN", "OwnRoot", "foreign_root", "identity", "reach", "reach_or_none", "run_of"]
 
-OPEN_S_MAX = 15.0
+OPEN_S_MAX = 60.0
 CLOSE_S_MAX = 10.0
 OWN = {"instanceId": None, "alias": None, "foundBy": "own"}
 """How a root of the command's own is shown in a JSON shape."""
@@ -127,7 +127,8 @@ class OwnRoot:
         self._thread = threading.Thread(target=self._serve, name="own root", daemon=True)
         self._thread.start()
         if not self._is_open.wait(OPEN_S_MAX):
-            raise Refused("NO_ROOT", f"no root could be opened here within {OPEN_S_MAX:g} s")
+            refused = Refused("NO_ROOT", f"no root could be opened here within {OPEN_S_MAX:g} s")
+            raise refused.advising("the machine is busy, or a disk does not answer: try again")
         if self._failure is not None:
             raise self._failure
         self._client = Client(self._control)

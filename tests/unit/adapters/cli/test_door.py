@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from tests.unit.adapters.cli.fake import ErrorAnswer, FakeRoot, Result, message, receipt
+from tieline.adapters.cli.door import OwnRoot
 from tieline.config import Settings
 from tieline.errors import Refused
 from tieline.runtime import root as root_module
+from tieline.runtime.locate import places
 
 Run = Callable[..., Result]
 
@@ -181,3 +183,15 @@ def test_commands_that_need_a_mailbox_open_no_root(run: Run, opened: Any, words:
     _, events = opened
     assert run(*words).code == 4
     assert events == []
+
+
+def test_root_that_cannot_be_opened_in_time_is_told_with_what_helps(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crowd at the start is no missing agent: who is late is told to try again."""
+    monkeypatch.setattr("tieline.adapters.cli.door.OPEN_S_MAX", 0.01)
+    monkeypatch.setattr(OwnRoot, "_serve", lambda _self: None)
+    with pytest.raises(Refused) as caught:
+        OwnRoot(places({"TIELINE_HOME": str(place)})).__enter__()
+    assert caught.value.code == "NO_ROOT"
+    assert "try again" in caught.value.action
