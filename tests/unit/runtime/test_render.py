@@ -9,7 +9,7 @@ from tieline.errors import Refusal
 from tieline.model.identity import Availability, Descriptor, Peer, Scope, foreign_instance
 from tieline.model.message import Attachment, Delivery, Envelope
 from tieline.model.moment import NEVER_MS
-from tieline.model.receipt import Durability, Event, Receipt, State
+from tieline.model.receipt import NOTES, Durability, Event, Receipt, State
 from tieline.runtime import render
 
 AT_MS = 1_700_000_000_000
@@ -199,3 +199,11 @@ def test_receipt_text_of_a_window_promises_no_retry_and_no_reading(
     text = render.receipt_text(receipt(state, **more), "pi-peers")
     assert says in text
     assert "retried" not in text
+
+
+def test_note_of_a_broker_is_told_as_no_more_than_that() -> None:
+    """How far it came, that nobody knows the rest, and not to send it again."""
+    for note in NOTES:
+        told = render.receipt_text(Receipt("m", "a", "b", State.UNKNOWN, 1, outcome=note), "intercom")
+        assert told.endswith(f"Do not send it again. ({note})")
+        assert "not" in told.split("Do not")[0] or note == "BROKER_QUEUED"

@@ -11,9 +11,12 @@ publication provenance"; docs/attach.md.
 from typing import TYPE_CHECKING, Any
 
 from tieline.errors import Refused
+from tieline.model.identity import Peer
 from tieline.runtime.calls import Actor, Params, Reply
 from tieline.runtime.intercom.context import VERSION
 from tieline.runtime.intercom.reads import UNAVAILABLE
+from tieline.runtime.sending import Wish, submit
+from tieline.wire.intercom import mapping
 
 if TYPE_CHECKING:
     from tieline.runtime.intercom.intercom import Intercom
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TABLE"]
 
+ERROR_CHARACTERS_MAX = 1_000
 _UNSUPPORTED = {"error": "unsupported_version"}
 
 
@@ -60,6 +64,12 @@ class WakeOutcome(Params, frozen=True):
     token: str
     ok: bool
     detail: str = ""
+
+
+class TurnFailed(Params, frozen=True):
+    """`intercom.turn_failed`."""
+
+    error: str
 
 
 def _intercom(node: "Node") -> "Intercom":
@@ -106,7 +116,34 @@ async def wake_outcome(node: "Node", _actor: Actor, asked: WakeOutcome, _call: s
     return Reply({})
 
 
+async def turn_failed(node: "Node", actor: Actor, asked: TurnFailed, _call: str | None) -> Reply:
+    """Answer the questions that this turn was shown and that still wait: their askers need not.
+
+    What was answered already, and what came after the turn began to end, is left alone.
+    """
+    intercom = _intercom(node)
+    replied: list[str] = []
+    for ask in intercom.asks.waiting(node.now().mono_ms):
+        if not intercom.is_of_turn(ask):
+            continue
+        error = asked.error[:ERROR_CHARACTERS_MAX]
+        wish = Wish(
+            to=ask.sender,
+            content=f"Recipient turn failed: {error}",
+            reply_to=ask.message_id,
+            is_crossing=True,
+            attachments=(mapping.attachment("context", mapping.FAILURE_NAME, error or "unknown"),),
+            act=node.act_of(actor.peer),
+        )
+        await submit(node, Peer(node.instance), wish)
+        intercom.asks.end(ask.session_id, ask.message_id)
+        replied.append(ask.message_id)
+    intercom.tell_presence()
+    return Reply({"replied": replied})
+
+
 TABLE: dict[str, Any] = {
+    "intercom.turn_failed": (TurnFailed, turn_failed),
     "intercom.context": (ContextQuery, context),
     "intercom.guard": (ApplicationGuard, guard),
     "intercom.provenance": (ProvenanceQuery, provenance),

@@ -263,6 +263,18 @@ class Intercom:
                     self.asks.end(ask.session_id, ask.message_id)
                     self.tell_presence()
 
+    def is_of_turn(self, ask: Ask) -> bool:
+        """Return whether the model was shown a question since its turn began."""
+        found = self.node.engine.held(
+            Peer(self.node.instance),
+            from_peer=ask.sender,
+            message_id=ask.message_id,
+            unread_only=False,
+            count_max=1,
+        )
+        consumed_ms = found[0].receipt.consumed_ms if found else None
+        return consumed_ms is not None and consumed_ms >= self.turn_began_ms
+
     def wake_failed(self, message_id: str, detail: str) -> None:
         """The child that a question of ours waits for could not be woken."""
         self._failed[message_id] = detail

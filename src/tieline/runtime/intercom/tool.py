@@ -24,7 +24,6 @@ from tieline.model.message import Attachment, Delivery
 from tieline.model.receipt import Receipt, State
 from tieline.runtime import answers, render
 from tieline.runtime.calls import Actor, Params, Reply
-from tieline.runtime.intercom.asks import Ask
 from tieline.runtime.intercom.roster import Row, is_row_busy
 from tieline.runtime.sending import Wish, expires_ms, latest, settled, submit
 from tieline.runtime.signals import Watch
@@ -296,7 +295,7 @@ async def _reply(one: _Call) -> Reply:
         reply_to=asked.reply_to,
         to=asked.to,
         resolve=lambda to: target_of(unique, to),
-        is_of_turn=lambda item: _is_of_turn(one, item),
+        is_of_turn=one.intercom.is_of_turn,
     )
     if isinstance(ask, Refusal):
         raise Refused.of(ask)
@@ -311,15 +310,6 @@ async def _reply(one: _Call) -> Reply:
         "text": text,
     }
     return Reply(shape)
-
-
-def _is_of_turn(one: _Call, ask: Ask) -> bool:
-    """Return whether the model was shown this question since its turn began."""
-    found = one.node.engine.held(
-        one.peer, from_peer=ask.sender, message_id=ask.message_id, unread_only=False, count_max=1
-    )
-    consumed_ms = found[0].receipt.consumed_ms if found else None
-    return consumed_ms is not None and consumed_ms >= one.intercom.turn_began_ms
 
 
 async def _pending(one: _Call) -> Reply:

@@ -104,3 +104,13 @@ def test_deliver_one_failure_leaves_the_others() -> None:
     assert outcome.errors[0]["messageId"] == "m"
     assert len(outcome.receipts) == 1
     assert outcome.exit_code == 5
+
+
+@pytest.mark.parametrize("note", ["BROKER_ACCEPTED", "BROKER_QUEUED", "CHECKPOINTED", "PLACED"])
+def test_word_of_a_broker_ends_a_send_well_and_claims_no_custody(note: str) -> None:
+    """No stronger answer may ever come on that wire; the words say what is not known."""
+    outcome = Outcome()
+    outcome.add({"receipts": [receipt("unknown", outcome=note)], "errors": []})
+    assert outcome.exit_code == 0
+    assert words(receipt("unknown", outcome=note)).endswith(f"({note})")
+    assert "accepted:" not in words(receipt("unknown", outcome=note))

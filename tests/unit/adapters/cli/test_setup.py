@@ -15,3 +15,14 @@ def test_setup_turns_the_wire_on(place: Path, run: Run) -> None:
     result = run("setup", "pi-peers", "--yes")
     assert (result.code, "pi-peers is on" in result.err) == (0, True)
     assert path.read_text() == "[wires.pi_peers]\nenabled = true\n"
+
+
+def test_intercom_is_switched_on_in_its_own_table(place: Path, run: Run) -> None:
+    """And taken out again to the byte, whatever else is on."""
+    run("setup", "pi-peers", "--yes")
+    path = place / "config.toml"
+    before = path.read_bytes()
+    assert run("setup", "intercom", "--yes").code == 0
+    assert b"[wires.intercom]" in path.read_bytes()
+    assert run("unsetup", "intercom", "--yes").code == 0
+    assert path.read_bytes() == before

@@ -1,5 +1,6 @@
 """A root's place on the intercom: joined when published, told when changed, gone when closed."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,31 @@ async def test_failed_wakes_and_departures_are_remembered_in_bounds(private_home
         for number in range(5_000):
             intercom.session_left(f"s{number}")
         assert (intercom.has_left("s0"), intercom.has_left("s4999")) == (False, True)
+
+
+async def test_checks_say_whether_and_why_a_root_is_not_there(private_home: Path) -> None:
+    """Connected under an id, kept away by a wrong variable, or with an older broker beside the new one."""
+    async with station(private_home) as at:
+        root = await at.root("api")
+        assert ("intercom", True) in [(one["name"], one["ok"]) for one in root.node.checks()]
+        odd = await at.root("odd", is_joined=False, PI_INTERCOM_ROOT_SESSION_ID="x")
+        (check,) = [one for one in odd.node.checks() if one["name"] == "intercom"]
+        assert (check["ok"], "PI_INTERCOM_PARENT_SESSION_ID" in check["text"]) == (False, True)
+
+
+@pytest.mark.clause("intercom-97", "intercom-98")
+async def test_turn_that_failed_answers_the_question_it_began_with_once(private_home: Path) -> None:
+    """The asker hears of a failure; not after the question was answered, nor where the turn had none."""
+    async with station(private_home) as at:
+        one, other = await at.root("one"), await at.root("other")
+        asking = asyncio.create_task(tool(one, "ask", to="other", message="well?"))
+        await until(lambda: len(intercom_of(other).asks.waiting(0)) == 1)
+        assert await call(other, "intercom.turn_failed", error="too early") == {"replied": []}
+        await call(other, "host.state", busy=True)
+        token = (await call(other, "host.boundary", kind="prompt"))["token"]
+        await call(other, "host.taken", token=token)
+        told = await call(other, "intercom.turn_failed", error="model error")
+        answered = await asking
+        assert (answered["status"], told["replied"]) == ("failed", [answered["messageId"]])
+        assert answered["reply"]["content"] == "Recipient turn failed: model error"
+        assert await call(other, "intercom.turn_failed", error="again") == {"replied": []}
