@@ -33,6 +33,8 @@ UNANSWERED_SECONDS = 1.0
 """A window that takes a message says so within milliseconds, or when it can."""
 UNSETTLED = frozenset({State.PENDING, State.UNKNOWN})
 
+PACE_ADVICE = "wait as long as the text says, then send one message with all of it"
+
 
 class Wish(msgspec.Struct, frozen=True):
     """What somebody here wants to say, its target still a name."""
@@ -105,7 +107,9 @@ async def submit(node: "Node", sender: Peer, wish: Wish) -> tuple[Descriptor, Re
     if isinstance(answer, Refusal):
         if answer.code == "RECOVERY_REQUIRED":
             raise RecoveryRequired(answer.text)
-        raise Refused.of(answer)
+        refused = Refused.of(answer)
+        is_paced = answer.code == "RATE_LIMITED" and traits_of(target.peer.instance).pace_burst is not None
+        raise refused.advising(PACE_ADVICE) if is_paced else refused
     return target, answer
 
 

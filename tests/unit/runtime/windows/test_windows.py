@@ -400,3 +400,14 @@ async def test_a_send_that_would_be_dropped_fails_fast_with_a_hint(private_home:
             await call(root, "send_peer_message", to="far", content="same")
         assert caught.value.code == "RATE_LIMITED"
         assert len(far.frames) == 1
+
+
+@pytest.mark.clause("pi-peers-44")
+async def test_send_that_comes_too_fast_is_told_how_long_to_wait_and_to_merge(private_home: Path) -> None:
+    """The next action agrees with the text: a second is not enough, and nothing is to be said twice."""
+    async with root_with_window(private_home) as (root, _far):
+        await call(root, "send_peer_message", to="far", content="x")
+        with pytest.raises(Refused) as refused:
+            await call(root, "send_peer_message", to="far", content="x")
+        assert "same text; wait " in str(refused.value)
+        assert refused.value.action == "wait as long as the text says, then send one message with all of it"
