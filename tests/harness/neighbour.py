@@ -6,6 +6,7 @@ Source: DESIGN.md 3, 4; docs/json-shapes.md.
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -16,7 +17,9 @@ __all__ = ["Neighbour", "document", "peer_named"]
 
 OPEN_SECONDS_MAX = 30.0
 CALL_SECONDS_MAX = 60.0
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.5
+SLACK_SECONDS = 10.0
+TOOLS_SECONDS = 2.0
 
 _Result = TypeVar("_Result")
 
@@ -60,6 +63,24 @@ class Neighbour:
         """Return whom it sees."""
         return self._do(self.root.peers(scope="machine"))
 
+    def until_listed(self, project: str, seconds: float = CALL_SECONDS_MAX) -> dict[str, Any]:
+        """Return the peer of the working directory `project`, once its tools can be used.
+
+        A window of Claude Code takes prompts before its servers are connected, and its model then has none
+        of our tools. The peer is listed at the connection; its tools are asked for right behind it.
+
+        Raises:
+            AssertionError: it was not listed in time.
+        """
+        give_up = time.monotonic() + seconds
+        while time.monotonic() < give_up:
+            found = [peer for peer in self.peers() if peer.get("project") == project]
+            if found:
+                time.sleep(TOOLS_SECONDS)
+                return found[0]
+            time.sleep(LOOK_SECONDS)
+        raise AssertionError(f"no peer of {project} within {seconds} s")
+
     def send(self, to: str, content: str) -> dict[str, Any]:
         """Send a message; return its receipt."""
         return self._do(self.root.send(to, content))
@@ -70,7 +91,7 @@ class Neighbour:
         Raises:
             AssertionError: none came in time.
         """
-        found = self._do(self.root.inbox(wait_s=seconds, consume=True), seconds + LOOK_SECONDS)
+        found = self._do(self.root.inbox(wait_s=seconds, consume=True), seconds + SLACK_SECONDS)
         assert found, f"{self._alias} got no message within {seconds} s"
         return found[0]
 

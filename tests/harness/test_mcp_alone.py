@@ -89,6 +89,7 @@ def test_window_with_our_server_asks_a_neighbour_and_is_shown_the_answer(
     script(model)
     with Neighbour(shared, private_home / "n", REVIEWER) as neighbour, program.window() as window:
         window.until(*program.ready)
+        neighbour.until_listed(program.place.work.name)
         window.type(f"Please {TOKEN} now\r")
         answered(harness, model, neighbour)
         window.until("The reviewer has answered.")
