@@ -52,6 +52,10 @@ class Owner(msgspec.Struct, frozen=True):
     sockets: dict[str, str]
 
 
+# Made in one thread: two that read the first owner file at the same instant would end the process.
+_OWNER = msgspec.json.Decoder(Owner)
+
+
 class Host(NamedTuple):
     """One root as a short-lived process of the same user finds it.
 
@@ -96,7 +100,7 @@ def read_owner(runtime: Directory, instance: str) -> Owner | None:
     except FileNotFoundError:
         return None
     try:
-        record = msgspec.json.decode(data, type=Owner)
+        record = _OWNER.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RecoveryRequired(f"{runtime.path}/{name} is damaged: keep it, and start a new agent") from error
     if record.version != 1 or record.instance != instance:

@@ -8,7 +8,7 @@ Source: reference/native.md 177 to 181; reference/reliability.md I38, I50; refer
 """
 
 import hashlib
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -73,6 +73,15 @@ class _Label(msgspec.Struct):
     version: int = 0
 
 
+# Made while this module is loaded, in one thread: two threads that are the first to read a kind of record
+# at the same instant would end the process.
+_LABEL: Final = msgspec.json.Decoder(_Label)
+_ENVELOPE: Final = msgspec.json.Decoder(_Envelope)
+_DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
+    kind: msgspec.json.Decoder(kind) for kind in MARKERS
+}
+
+
 def encode(record: Document | Mark | Ledger | Index | Witness) -> bytes:
     """Return the bytes of a record, with its checksum."""
     content = msgspec.json.encode(record)
@@ -93,16 +102,16 @@ def decode(data: bytes, kind: type[_Kind], name: str) -> _Kind:
         Refused: `VERSION_SKEW`: a newer program wrote it.
     """
     try:
-        label = msgspec.json.decode(data, type=_Label)
+        label = _LABEL.decode(data)
         if label.marker == MARKERS[kind] and label.version > VERSION:
             raise Refused("VERSION_SKEW", f"{name} was written by a newer version of this program")
-        envelope = msgspec.json.decode(data, type=_Envelope)
+        envelope = _ENVELOPE.decode(data)
         if (envelope.marker, envelope.version) != (MARKERS[kind], VERSION):
             raise RecoveryRequired(f"{name} is not a record of this kind")
         content = bytes(envelope.content)
         if hashlib.sha256(content).hexdigest() != envelope.sha256:
             raise RecoveryRequired(f"{name} is damaged: its checksum does not fit")
-        return msgspec.json.decode(content, type=kind)
+        return _DECODERS[kind].decode(content)  # type: ignore[no-any-return]  # of the kind that is its key
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecoveryRequired(f"{name} is damaged: {error}") from error
 
@@ -110,6 +119,6 @@ def decode(data: bytes, kind: type[_Kind], name: str) -> _Kind:
 def is_ours(data: bytes) -> bool:
     """Return whether `data` bears one of our markers, whatever else is in it."""
     try:
-        return msgspec.json.decode(data, type=_Label).marker in MARKERS.values()
+        return _LABEL.decode(data).marker in MARKERS.values()
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False

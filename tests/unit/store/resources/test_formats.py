@@ -1,6 +1,8 @@
 """Show that a shared record is read as it was written, or not at all."""
 
 import hashlib
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -87,3 +89,27 @@ def test_file_without_our_marker_is_another_programs(data: bytes) -> None:
 def test_damaged_record_of_ours_is_still_ours() -> None:
     """Damage is told as damage, not as another program's directory."""
     assert is_ours(b'{"marker":"tieline-resource","version":1,"sha256":"","content":{}}')
+
+
+FIRST_READERS = """
+import sys, threading
+from tieline.model.resource import Mark, ResourceKey
+from tieline.store.resources.formats import Witness, decode, encode
+sys.setswitchinterval(1e-7)
+data = encode(Witness(ResourceKey("machine/x"), Mark(fence=2)))
+gate, read = threading.Barrier(8), []
+def work():
+    gate.wait()
+    read.append(decode(data, Witness, "x"))
+threads = [threading.Thread(target=work) for _ in range(8)]
+[one.start() for one in threads]
+[one.join() for one in threads]
+sys.exit(len(read) != 8)
+"""
+
+
+def test_first_readers_of_a_record_in_several_threads_do_not_end_the_process() -> None:
+    """A command and the root beside it in one process read the same records at the same instant."""
+    for _ in range(6):
+        ended = subprocess.run([sys.executable, "-c", FIRST_READERS], env={"PYTHONPATH": "src"}, check=False)
+        assert ended.returncode == 0
