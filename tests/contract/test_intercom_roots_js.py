@@ -121,7 +121,7 @@ async def until_row(end: JsEnd, peer: str, **facts: Any) -> None:
 # ---------------------------------------------------------------- a root and a session
 
 
-@pytest.mark.clause("intercom-17", "intercom-40", "intercom-112")
+@pytest.mark.clause("intercom-17", "intercom-40", "intercom-41", "intercom-112")
 async def test_root_is_a_session_like_others_and_tells_what_it_does(place: Place) -> None:
     """Its id is its native session's; idle, thinking and idle again are seen; it is listed once."""
     far, root = await place.f("far"), await place.root("api")

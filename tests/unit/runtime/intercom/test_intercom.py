@@ -11,7 +11,8 @@ from tests.unit.runtime.roots import call
 from tieline.errors import Refused
 from tieline.runtime.intercom.intercom import Intercom
 from tieline.runtime.options import RootOptions
-from tieline.runtime.root import open_root
+from tieline.runtime.root import Root, open_root
+from tieline.text import parse_context
 from tieline.wire.intercom.mapping import peer_id_of
 
 pytestmark = pytest.mark.asyncio
@@ -159,3 +160,83 @@ async def test_turn_that_failed_answers_the_question_it_began_with_once(private_
         assert (answered["status"], told["replied"]) == ("failed", [answered["messageId"]])
         assert answered["reply"]["content"] == "Recipient turn failed: model error"
         assert await call(other, "intercom.turn_failed", error="again") == {"replied": []}
+
+
+# ---------------------------------------------------------------- as a recipient
+
+
+async def shown(root: Root, kind: str, *, is_taken: bool = True) -> list[str]:
+    """Return the texts that a boundary shows, and settle them."""
+    told = await call(root, "host.boundary", kind=kind)
+    if told["token"] is not None:
+        await call(root, "host.taken" if is_taken else "host.refused", token=told["token"])
+    return [str(one["content"]) for one in parse_context(told["text"])]
+
+
+@pytest.mark.clause("intercom-71", "intercom-72", "intercom-73", "intercom-75", "intercom-80")
+async def test_mail_wakes_and_waits_as_its_sender_asked(private_home: Path) -> None:
+    """A passive message wakes nobody, others once; each reaches a busy model where its delivery says.
+
+    A host without a screen is no other, and nothing is answered by itself.
+    """
+    async with station(private_home) as at:
+        far, me = await at.root("far"), await at.root("me", TIELINE_IDLE_BEHAVIOR="auto")
+        wakes: list[dict[str, Any]] = []
+        me.operations.subscribe(lambda kind, params: wakes.append(params) if kind == "wake" else None)
+        await tool(far, "send", to="me", message="crumb", delivery="passive")
+        assert wakes == []
+        await tool(far, "send", to="me", message="plain")
+        await tool(far, "send", to="me", message="more")
+        assert len(wakes) == 1
+        await call(me, "host.state", busy=True, activity="idle")
+        await until(lambda: intercom_of(me)._said["status"] == "thinking")
+        assert intercom_of(me)._said["acceptsAsks"] is False
+        assert await shown(me, "tool") == ["plain", "more"]
+        await tool(far, "send", to="me", message="later", delivery="queue")
+        asked = await tool(far, "ask", to="me", message="well?")
+        assert asked["reason"] == "peer_busy"
+        assert await shown(me, "tool") == ["well?"]
+        assert await shown(me, "turn_end") == ["later"]
+        assert await shown(me, "prompt") == ["crumb"]
+        assert await far.inbox() == []
+
+
+@pytest.mark.clause("intercom-78", "intercom-85", "intercom-86")
+async def test_mail_that_an_abort_left_is_shown_again_and_what_was_read_never(private_home: Path) -> None:
+    """Not twice at once, again after the host could not place it, a second time too; consumed is consumed."""
+    async with station(private_home) as at:
+        far, me = await at.root("far"), await at.root("me")
+        await tool(far, "send", to="me", message="kept")
+        await until(lambda: me.node.engine.counters.get("accepted"))
+        await call(me, "host.state", busy=True)
+        token = (await call(me, "host.boundary", kind="tool"))["token"]
+        assert await shown(me, "tool") == []
+        await call(me, "host.refused", token=token)
+        for _ in range(2):
+            assert await shown(me, "tool", is_taken=False) == ["kept"]
+        assert await shown(me, "tool") == ["kept"]
+        assert await shown(me, "prompt") == []
+
+
+@pytest.mark.clause("intercom-82", "intercom-83", "intercom-84")
+async def test_mail_of_an_ended_root_is_recovered_once_and_adopted_by_nobody(private_home: Path) -> None:
+    """What was stored is there for review, what was read is not, and nothing comes after the end."""
+    async with station(private_home) as at:
+        far, me = await at.root("far"), await at.root("me")
+        for text in ("read", "unread"):
+            await tool(far, "send", to="me", message=text)
+        await until(lambda: me.node.engine.counters.get("accepted") == 2)
+        peer = (await far.peers())[0]["peerId"]
+        await call(me, "host.state", busy=True)
+        first = (await me.inbox())[0]
+        await call(me, "peer_messages", messageId=first.message_id)
+        instance = me.node.instance
+        await me.close()
+        with pytest.raises(Refused):
+            await far.send(peer, "after the end")
+        again = await at.root("me", is_joined=True)
+        assert await again.inbox() == []
+        with pytest.raises(Refused):
+            await again.recover(instance, session="s-other")
+        recovered = await again.recover(instance, session="s-me")
+        assert [item.envelope.content for item in recovered.unread] == ["unread"]

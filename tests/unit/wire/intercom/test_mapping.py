@@ -156,3 +156,9 @@ def test_receipt_read_is_custody_only_in_a_tieline_ends_own_words() -> None:
     assert (synced.durability, synced.accepted_ms) == (Durability.SYNCED, 5)
     for wrong in ({"messageId": "other"}, {"version": 2}, {"checkpointEntryId": None}):
         assert mapping.receipt_told({**facts, **wrong}, sent) is None
+
+
+@pytest.mark.clause("intercom-89")
+def test_field_that_claims_a_person_gains_nothing() -> None:
+    """What is not of this wire's form is not looked at: the message is the same without it."""
+    assert taken(human={"origin": "keyboard"}, authority="user", from_person=True) == taken()
