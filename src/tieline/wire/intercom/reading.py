@@ -4,7 +4,7 @@ Rule 1: what `JSON.parse` takes is taken and means the same: bytes that are no U
     of equal keys wins, a lone surrogate escape stays one, every number is a double, one past the range of
     doubles is infinite.
 Rule 2: what `JSON.parse` refuses is refused: NaN, a byte order mark, a control character in a string.
-Rule 3: nesting is bounded by `NESTING_MAX`, not by the stack of whoever calls.
+Rule 3: nesting is bounded by `NESTING_MAX`, and by less in what is large, not by the stack of whoever calls.
 Rule 4: what `dump` wrote, `JSON.parse` reads as the same value; what is not finite becomes null.
 
 Source: reference/intercom.md 1.1 "Python pitfalls".
@@ -13,6 +13,7 @@ Source: reference/intercom.md 1.1 "Python pitfalls".
 import json
 import re
 from collections.abc import Callable
+from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
 
@@ -22,6 +23,11 @@ __all__ = ["NESTING_MAX", "dump", "parse", "trim"]
 
 NESTING_MAX: Final = 5_000
 """Containers within containers. The first broker fails somewhere below 20,000 and takes 900."""
+
+SHALLOW_NESTING_MAX: Final = 900
+"""What the interpreter's own reader takes on any stack."""
+DEEP_BYTES_MAX: Final = 32_768
+"""Of what is nested deeper: its reader is slow, and meanwhile everybody else waits."""
 
 _SAFE_INTEGER: Final = 2**53
 _SAFE_DIGITS: Final = 15
@@ -35,9 +41,13 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE,
 )
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x02\x02\x00\x00")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _BLANK: Final = " \t\n\r"
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
+_PLAIN_OR_DOUBLE: Final = _PLAIN | {float}
 # What JavaScript's trim takes away; Python's own strip takes other characters.
 _TRIMMED: Final = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -57,9 +67,12 @@ def parse(data: bytes) -> Any:
         ProtocolError: `MALFORMED_FRAME`; JavaScript's parser takes no value from these bytes.
     """
     text = data.decode("utf-8", errors="replace")
+    # Interpreters differ in how deep theirs goes: the bound is ours wherever it could be passed.
+    depth = _depth(data)
+    if depth > NESTING_MAX or (depth > SHALLOW_NESTING_MAX and len(data) > DEEP_BYTES_MAX):
+        raise _refusal("nested too deep")
     try:
-        if data.count(b"[") + data.count(b"{") > NESTING_MAX:
-            # Interpreters differ in how deep theirs goes: the bound is ours wherever it could be passed.
+        if depth > SHALLOW_NESTING_MAX:
             return _Nested(text).value()
         return _DECODER.decode(text)
     except RecursionError:
@@ -78,6 +91,15 @@ def dump(value: object) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+
+
+def _depth(data: bytes) -> int:
+    """Return how deep the containers in `data` are nested; 0 where they are too few to matter."""
+    if data.count(b"[") + data.count(b"{") <= SHALLOW_NESTING_MAX:
+        return 0
+    steps = _STRING.sub(b"", data).translate(_STEPS, _NO_BRACKETS)
+    # Each step is one more than its change of depth, so that it fits a byte.
+    return max((total - count for count, total in enumerate(accumulate(steps), 1)), default=0)
 
 
 def _refusal(why: str) -> ProtocolError:
@@ -209,6 +231,8 @@ def _written(value: object) -> str:
         item = waiting.pop()
         if isinstance(item, _Text):
             parts.append(item)
+        elif isinstance(item, dict | list | tuple) and _is_flat(item):
+            parts.append(_written_flat(item))
         elif isinstance(item, dict):
             waiting.append(_Text("}"))
             for at, (key, inner) in enumerate(reversed(item.items()), 1 - len(item)):
@@ -221,11 +245,28 @@ def _written(value: object) -> str:
                 if at:
                     waiting.append(_Text(","))
             waiting.append(_Text("["))
-        elif isinstance(item, float):
-            parts.append(_number(item))
         else:
-            parts.append(_ENCODER.encode(item))
+            parts.append(_scalar_text(item))
     return "".join(parts)
+
+
+def _is_flat(item: dict[str, Any] | list[Any] | tuple[Any, ...]) -> bool:
+    return _PLAIN_OR_DOUBLE.issuperset(map(type, item.values() if isinstance(item, dict) else item))
+
+
+def _written_flat(item: dict[str, Any] | list[Any] | tuple[Any, ...]) -> str:
+    if isinstance(item, dict):
+        members = (f"{encode_basestring(str(key))}:{_scalar_text(inner)}" for key, inner in item.items())
+        return f"{{{','.join(members)}}}"
+    return f"[{','.join(map(_scalar_text, item))}]"
+
+
+def _scalar_text(value: object) -> str:
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if isinstance(value, float):
+        return _number(value)
+    return _ENCODER.encode(value) if value is None or isinstance(value, bool) else str(value)
 
 
 class _Text(str):
@@ -240,6 +281,8 @@ def _number(value: float) -> str:
         return "null"
     if value == 0:
         return "0"
+    if 1e-4 <= abs(value) < 1e15 and not value.is_integer():
+        return repr(value)  # the two agree here
     sign = "-" if value < 0 else ""
     mantissa, _, exponent_text = f"{abs(value)!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")

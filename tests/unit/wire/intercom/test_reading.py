@@ -2,12 +2,13 @@
 
 import json
 import math
+import time
 from typing import Any
 
 import pytest
 
 from tieline.errors import ProtocolError
-from tieline.wire.intercom.reading import NESTING_MAX, dump, parse, trim
+from tieline.wire.intercom.reading import DEEP_BYTES_MAX, NESTING_MAX, SHALLOW_NESTING_MAX, dump, parse, trim
 
 
 @pytest.mark.clause("intercom-12")
@@ -85,12 +86,51 @@ def test_nesting_to_the_bound_is_read(before: str) -> None:
         parse((before * (NESTING_MAX + 1) + "1" + after * (NESTING_MAX + 1)).encode())
 
 
+@pytest.mark.parametrize("before", ["[", '{"a":'])
+def test_large_value_is_nested_less_deep(before: str) -> None:
+    """Where reading it deep would keep everybody waiting, it is refused; brackets in text are no depth."""
+    after = "]" if before == "[" else "}"
+    for count, size, is_read in (
+        (SHALLOW_NESTING_MAX, DEEP_BYTES_MAX, True),
+        (SHALLOW_NESTING_MAX + 1, DEEP_BYTES_MAX - 20_000, True),
+        (SHALLOW_NESTING_MAX + 1, DEEP_BYTES_MAX, False),
+    ):
+        text = before * count + '"' + '[{\\"' * (size // 4) + '"' + after * count
+        if is_read:
+            assert parse(text.encode()) is not None
+        else:
+            with pytest.raises(ProtocolError):
+                parse(text.encode())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" + b",".join([b"{}"] * 340_000) + b"]",
+        b"[" + b",".join([b'"["'] * 250_000) + b"]",
+        b"[1e-7," + b",".join([b"1"] * 500_000) + b"]",
+        b"[" + b",".join([b"1.5"] * 260_000) + b"]",
+    ],
+    ids=["containers", "brackets in text", "one double", "doubles"],
+)
+def test_largest_frame_keeps_nobody_waiting_whatever_it_holds(data: bytes) -> None:
+    """To read and write it takes no longer than a small multiple of what plain numbers take."""
+
+    def seconds(given: bytes) -> float:
+        began = time.process_time()
+        assert dump(parse(given)) == given
+        return time.process_time() - began
+
+    plain = min(seconds(b"[" + b",".join([b"123456"] * 149_000) + b"]") for _ in range(3))
+    assert min(seconds(data) for _ in range(2)) < 40 * plain
+
+
 def test_many_containers_side_by_side_are_no_nesting() -> None:
     """A list of more objects than the bound is read as ever."""
     assert parse(b"[" + b",".join([b"{}"] * 6_000) + b"]") == [{}] * 6_000
 
 
-DEEP = 2_000
+DEEP = 1_100
 
 
 @pytest.mark.parametrize(
@@ -99,7 +139,7 @@ DEEP = 2_000
         ("[", "", "]"),
         ('{"k":', '"v\\n"', "}"),
         ('[1.5,{"a":', "{}", ',"b":[]},"x",true]'),
-        ('{"a":[],"b":[null,', "-12", '],"c":"\\ud800"}'),
+        ('{"b":[null,', "-12", '],"c":"\\ud800"}'),
     ],
 )
 def test_value_deeper_than_the_interpreters_stack_is_read_and_written(
