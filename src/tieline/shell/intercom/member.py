@@ -49,6 +49,8 @@ class Member:
         self.roster: dict[str, dict[str, Any]] = {}
         self.listed_ms: int | None = None
         self.refusal: Refusal | None = None
+        self.back_ms: int | None = None  # when we came back after a loss; None at the first time
+        self._was_there = False
         self._world, self._adopt, self._heard = world, adopt, heard
         self._line: Line | None = None
         self._link: ClientLink | None = None
@@ -156,6 +158,8 @@ class Member:
         match event:
             case Registered():
                 self._failure_count, self.refusal = 0, None
+                self.back_ms = self._world.now().mono_ms if self._was_there else None
+                self._was_there = True
                 self.roster.clear()
                 self.look()
             case Listed():

@@ -63,6 +63,8 @@ FIRST_LINK: Final = 1 << 41
 LINES_FROM: Final = 1_024
 """Below it are the numbers of brokers, under which offers are answered; from it on those of lines."""
 ADDRESSES_MAX: Final = 16_384
+COMING_BACK_MS: Final = 5_000
+"""After a broker ended, each of its sessions returns by its own chain of pauses: 1 s, then 2 s more."""
 OFFERS_MAX: Final = 1_024
 LOOKS_MAX: Final = 512
 LOOK_AFTER_MS: Final = (150, 1_000, 5_000, 30_000)
@@ -197,6 +199,11 @@ class Post:
             self._settle(send.attempt, Outcome.UNREACHED, refusal)
             return
         now = self._world.now()
+        if self._may_come_back(member, session_id, now.mono_ms):
+            member.look()
+            refusal = Refusal("PEER_OFFLINE", "this session has not come back yet", is_retryable=True)
+            self._settle(send.attempt, Outcome.UNREACHED, refusal)
+            return
         message = mapping.message(send.envelope, now.wall_ms)
         try:
             member.link.send(session_id, message, now.mono_ms)
@@ -210,6 +217,12 @@ class Post:
             return
         self._attempts[member.number, send.envelope.message_id] = (send.attempt, send.envelope)
         member.flush()
+
+    @staticmethod
+    def _may_come_back(member: Member, session_id: str, now_ms: int) -> bool:
+        """Return whether a session may still be on its way back to a broker that we came back to just now."""
+        is_recent = member.back_ms is not None and now_ms < member.back_ms + COMING_BACK_MS
+        return is_recent and session_id not in member.roster
 
     def say(self, member: Member, session_id: str, message: Mapping[str, Any]) -> None:
         """Send words of our own that are no message of a peer: nobody waits for what becomes of them."""

@@ -20,7 +20,7 @@ from tieline.engine.contract import (
 from tieline.errors import Refusal
 from tieline.model.identity import Peer
 from tieline.model.receipt import Receipt, State
-from tieline.shell.intercom.post import FIRST_LINK, LOOK_AFTER_MS, OFFERS_MAX
+from tieline.shell.intercom.post import COMING_BACK_MS, FIRST_LINK, LOOK_AFTER_MS, OFFERS_MAX
 from tieline.wire.intercom import mapping
 from tieline.wire.intercom.client import SEND_MS
 
@@ -256,3 +256,24 @@ def test_look_waits_for_every_broker_and_leaving_says_so() -> None:
     assert world.post.accepted(stranger) is None
     assert stranger.is_closed
     world.post.send(Answer(Asked(FIRST_LINK, "nobody's"), Refusal("QUEUE_FULL", "x")))
+
+
+def test_message_to_who_may_still_come_back_is_not_offered_to_a_definite_no() -> None:
+    """Right after a loss a broker does not know who returns later: nothing is sent until then."""
+    world = World()
+    line = world.join()
+    world.post.lost(line.number or 0)
+    world.pass_ms(1_000)
+    again = world.join(rows=(OWN_ROW,))
+    world.post.send(transmit())
+    (settled,) = world.settle()
+    assert isinstance(settled, Settle)
+    assert settled.outcome is Outcome.UNREACHED
+    (asked,) = again.said()
+    world.hear(again, frame(type="sessions", requestId=asked["requestId"], sessions=[OWN_ROW, FAR_ROW]))
+    world.post.send(transmit(attempt=2))
+    assert [one["type"] for one in again.said()] == ["send"]
+    world.hear(again, frame(type="session_left", sessionId="pi-far"))
+    world.pass_ms(COMING_BACK_MS)
+    world.post.send(transmit("m2", 3))
+    assert "send" in [one["type"] for one in again.said()]
