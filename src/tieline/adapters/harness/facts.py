@@ -1,0 +1,128 @@
+"""What `setup` writes and the doors read: names, hooks, files of each harness, in one table.
+
+Rule 1: a hook and the ladder meet here: what a hook sends is written down once, and both sides take it from
+here. `event` is the harness's own name of the event, since the form of the answer depends on it.
+Rule 2: data only; who edits which file stands in the module of that harness.
+Rule 3: a member of an event that is not there comes as "" or not at all: the ladder takes both for nothing.
+
+Source: reference/harnesses.md 2 to 7; each harness's own documentation of its hooks.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+__all__ = [
+    "CLAUDE_HOOKS",
+    "CODEX_HOOKS",
+    "COMMAND_HOOK_MS_MAX",
+    "COMMAND_LINE",
+    "EXTRAS",
+    "GATE_EVENT",
+    "GATE_MATCHER",
+    "GEMINI_HOOKS",
+    "GUARD",
+    "HOST_TOOL",
+    "SERVER",
+    "SHIMS",
+    "TOOL_HOOK_SECONDS_MAX",
+    "CommandHook",
+    "ToolHook",
+    "tool_input",
+]
+
+SERVER: Final = "tieline"
+"""The MCP server's name in every harness: letters alone, since Gemini CLI forbids the underscore."""
+HOST_TOOL: Final = "tieline_host"
+"""The tool that hooks call."""
+
+EXTRAS: Final[Mapping[str, str]] = {
+    "permission": "let the model use Tieline's tools without asking each time",
+    "gate": "judge shell commands by the resource rules before they start",
+    "trust": "mark Tieline's hooks as trusted, so that they run",
+    "direct": "show the tools directly to models that otherwise reach them through code",
+}
+"""What is written only with a consent of its own, and the question."""
+
+SHIMS: Final[Mapping[str, str]] = {
+    "pi": "shims/pi/tieline.js",
+    "omp": "shims/pi/tieline.js",
+    "opencode": "shims/opencode/tieline.js",
+}
+"""The program that runs inside a harness, below the package's folder; one file serves pi and oh-my-pi."""
+COMMAND_LINE: Final = 'const TIELINE = ["tieline"];'
+"""A whole line of every shim: how it starts us. The copy that `setup` puts in names the program's path."""
+
+
+class ToolHook(NamedTuple):
+    """A hook that calls our MCP server, which runs already.
+
+    Attributes:
+        event: The harness's name of the event; goes into `event` of the tool.
+        payload: Member of `payload`, and the event's member that is put there.
+        matcher: Which of them, in the harness's own pattern; "" for all.
+    """
+
+    event: str
+    payload: Mapping[str, str]
+    matcher: str = ""
+
+
+class CommandHook(NamedTuple):
+    """A hook that starts a command.
+
+    Attributes:
+        event: The harness's name of the event; the word after `tieline hook HARNESS`.
+        is_guarded: Whether it starts nothing unless the session's flag of waiting mail exists.
+    """
+
+    event: str
+    is_guarded: bool = False
+
+
+TOOL_HOOK_SECONDS_MAX: Final = 10
+"""How long a harness may wait for our answer; one takes milliseconds."""
+COMMAND_HOOK_MS_MAX: Final = 10_000
+
+CLAUDE_HOOKS: Final = (
+    ToolHook("UserPromptSubmit", {"prompt": "prompt"}),
+    # Which subagent called a tool of ours: the call's own `_meta` has the same id.
+    ToolHook("PreToolUse", {"tool": "tool_name", "call": "tool_use_id"}, "mcp__tieline__.*"),
+    ToolHook("PostToolUse", {"tool": "tool_name", "call": "tool_use_id"}),
+    ToolHook("Stop", {"answer": "last_assistant_message"}),
+    ToolHook("StopFailure", {}),
+    ToolHook("SubagentStart", {"type": "agent_type"}),
+    ToolHook("SubagentStop", {"type": "agent_type", "answer": "last_assistant_message"}),
+)
+"""Claude Code. Before SessionStart no server is connected: the session's id comes from the environment."""
+CODEX_HOOKS: Final = (
+    ToolHook("SessionStart", {"source": "source", "model": "model"}),
+    ToolHook("UserPromptSubmit", {"prompt": "prompt", "model": "model"}),
+    ToolHook("PostToolUse", {"tool": "tool_name", "call": "tool_use_id"}),
+    ToolHook("Stop", {"answer": "last_assistant_message"}),
+    ToolHook("SubagentStart", {"type": "agent_type"}),
+    ToolHook("SubagentStop", {"type": "agent_type", "answer": "last_assistant_message"}),
+)
+"""Codex. `run` is the subagent's id where the event has one."""
+GEMINI_HOOKS: Final = (
+    CommandHook("SessionStart"),
+    CommandHook("BeforeAgent"),
+    CommandHook("AfterTool", is_guarded=True),
+    CommandHook("AfterAgent"),
+    CommandHook("SessionEnd"),
+)
+"""Gemini CLI has command hooks alone; between two tools nothing is started unless mail waits."""
+GUARD: Final = '"${TIELINE_HOME:-$HOME/.tieline}/mail/$GEMINI_SESSION_ID"'
+"""The flag of waiting mail, as `sh` reads it: a file of the session's id in the folder `mail`."""
+
+GATE_EVENT: Final = "PreToolUse"
+GATE_MATCHER: Final = "Bash"
+"""Where Claude Code and Codex ask before a shell command; both call that tool Bash."""
+
+
+def tool_input(hook: ToolHook) -> dict[str, Any]:
+    """Return the arguments of `tieline_host` as the hook's configuration has them.
+
+    `${name}` is replaced by the harness with that member of the event.
+    """
+    payload = {name: "${" + member + "}" for name, member in hook.payload.items()}
+    return {"event": hook.event, "session": "${session_id}", "run": "${agent_id}", "payload": payload}

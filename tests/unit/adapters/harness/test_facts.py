@@ -1,0 +1,20 @@
+"""The table of hooks: what they send is what the door takes."""
+
+from tieline.adapters.harness import facts
+from tieline.adapters.mcp.constants import TOOL_FIELDS
+
+
+def test_tool_input_has_the_fields_of_the_host_tool() -> None:
+    """No hook sends what the tool refuses."""
+    for hook in (*facts.CLAUDE_HOOKS, *facts.CODEX_HOOKS):
+        sent = facts.tool_input(hook)
+        assert set(sent) == TOOL_FIELDS[facts.HOST_TOOL]
+        assert sent["event"] == hook.event
+        assert all(value.startswith("${") for value in sent["payload"].values())
+
+
+def test_shims_and_extras_are_named_once() -> None:
+    """A shim says where it is, an extra what it asks."""
+    assert facts.SHIMS["pi"] == facts.SHIMS["omp"]
+    assert all(text.islower() or text[0].islower() for text in facts.EXTRAS.values())
+    assert "_" not in facts.SERVER
