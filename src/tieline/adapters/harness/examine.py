@@ -1,0 +1,116 @@
+"""What `doctor` says of one harness: is it here, is all in place, and does its door answer a message.
+
+Rule 1: a harness that a person did not ask for is no fault; it is named, with the word that sets it up.
+Rule 2: the proof is a message: two servers are started by the words that stand in the harness's own file, and
+one hands a text over to the other. It happens in a folder of its own and leaves nothing.
+Rule 3: what cannot be proven without the harness's model is said as a hint, never as done.
+
+Source: DESIGN.md 4 "doctor".
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from tieline.adapters.harness import codex
+from tieline.adapters.harness.base import Document, Harness, Place, Whole, is_our_server, places_of, program
+from tieline.adapters.harness.change import put_in, value_of
+from tieline.adapters.harness.files import read
+from tieline.adapters.harness.ledger import Record
+from tieline.adapters.harness.round_trip import round_trip
+from tieline.errors import TielineError
+from tieline.runtime.checkup import Check
+
+__all__ = ["checks"]
+
+
+def checks(harness: Harness, place: Place, records: Mapping[str, Record]) -> list[Check]:
+    """Return the checks of one harness; none where it is neither here nor set up."""
+    name = f"harness {harness.name}"
+    files = harness.files(place)
+    try:
+        present = [file for file in files if _is_ours_in(file)]
+        missing = [
+            file for file in files if put_in(file, read(file.path), records.get(file.path), ()).is_needed
+        ]
+    except TielineError as error:
+        return [Check(name, False, str(error), f"correct it, then run `tieline setup {harness.name}`")]
+    if not present:
+        if not program(harness, place):
+            return []
+        return [Check(name, True, "here, and not set up", f"to set it up: tieline setup {harness.name}")]
+    if missing:
+        text = f"not as this version sets it up: {', '.join(file.path for file in missing)}"
+        return [Check(name, False, text, f"run `tieline setup {harness.name}`")]
+    if not program(harness, place):
+        wanted = " or ".join(harness.programs)
+        return [
+            Check(
+                name,
+                False,
+                f"set up, and {wanted} is not on the PATH",
+                "install it, or run `tieline unsetup`",
+            )
+        ]
+    reason = _tried(files, place)
+    if reason:
+        return [
+            Check(name, False, f"its door does not answer: {reason}", f"run `tieline setup {harness.name}`")
+        ]
+    return [
+        Check(name, True, "set up; a message went from one door of it to another"),
+        *_trust(harness, place),
+    ]
+
+
+def _is_ours_in(file: Document | Whole) -> bool:
+    text = read(file.path)
+    if text is None:
+        return False
+    if isinstance(file, Whole):
+        return True
+    held = value_of(file, text)
+    return any(mark.is_ours(one) for mark in file.marks for _, one in places_of(held, mark.pattern))
+
+
+def _tried(files: list[Document | Whole], place: Place) -> str:
+    """Return why a message does not get through, or ""."""
+    command, variables = _server(files, place)
+    return round_trip(tuple(command), tuple(sorted(variables.items())), place.environment.get("PATH", ""))
+
+
+def _server(files: list[Document | Whole], place: Place) -> tuple[list[str], dict[str, str]]:
+    """Return the words and variables by which the harness starts our server."""
+    for file in files:
+        if isinstance(file, Document):
+            held = value_of(file, read(file.path))
+            for mark in file.marks:
+                for _, one in places_of(held, mark.pattern):
+                    if is_our_server(one):
+                        return _words(one)
+    return [*place.command, "mcp"], {}
+
+
+def _words(server: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
+    command, arguments = server["command"], server.get("args", [])
+    words = command if isinstance(command, list) else [command, *arguments]
+    variables = server.get("env", server.get("environment", {}))
+    return list(map(str, words)), {str(name): str(value) for name, value in dict(variables).items()}
+
+
+def _trust(harness: Harness, place: Place) -> list[Check]:
+    """Return whether Codex trusts our hooks; of another harness nothing."""
+    if harness.name != codex.HARNESS.name or not os.path.isdir(harness.folder(place)):
+        return []
+    name = "harness codex, hooks"
+    try:
+        hooks = codex.hooks_of(place)
+    except TielineError as error:
+        return [Check(name, False, str(error), "run `codex` once, then `tieline doctor`")]
+    skipped = [one for one in hooks if one.get("trustStatus") == "untrusted" or not one.get("enabled", True)]
+    if not skipped:
+        return [Check(name, True, f"{len(hooks)} hooks, all trusted")]
+    text = (
+        f"{len(skipped)} of {len(hooks)} hooks are not trusted, so Codex skips them: mail waits for its tools"
+    )
+    return [Check(name, False, text, "run `tieline setup codex --with trust`, or /hooks in Codex")]

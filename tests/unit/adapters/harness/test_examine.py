@@ -1,0 +1,75 @@
+"""What `doctor` says of a harness: here, set up, in need of something, or proven."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tieline.adapters.harness import codex, examine
+from tieline.adapters.harness.base import Place
+from tieline.adapters.harness.change import put_in
+from tieline.adapters.harness.files import read, replace
+from tieline.adapters.harness.opencode import HARNESS
+
+Make = Callable[..., Place]
+
+
+def set_up(place: Place) -> None:
+    """Set opencode up."""
+    for file in HARNESS.files(place):
+        change = put_in(file, read(file.path), None, ())
+        replace(file.path, change.now, change.was)
+
+
+def test_checks_of_what_is_not_here_are_none(place: Make) -> None:
+    """A person who has it not is not told of it."""
+    assert examine.checks(HARNESS, place(), {}) == []
+    (check,) = examine.checks(HARNESS, place("opencode"), {})
+    assert (check.ok, check.action) == (True, "to set it up: tieline setup opencode")
+
+
+def test_checks_of_what_is_set_up_try_its_own_words(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words come from the harness's file."""
+    made = place("opencode", TIELINE_HOME="/t")
+    set_up(made)
+    asked = []
+    answers = iter(["", "the server ended"])
+    monkeypatch.setattr(examine, "round_trip", lambda *words: asked.append(words) or next(answers))
+    (good,) = examine.checks(HARNESS, made, {})
+    (bad,) = examine.checks(HARNESS, made, {})
+    assert asked[0][:2] == (("/opt/tieline", "mcp"), (("TIELINE_HOME", "/t"),))
+    assert (good.ok, bad.ok) == (True, False)
+    assert "the server ended" in bad.text
+
+
+def test_checks_name_what_is_old_broken_or_gone(place: Make, home: Path) -> None:
+    """Each with what to do."""
+    made = place("opencode")
+    set_up(made)
+    (old,) = examine.checks(HARNESS, made._replace(command=("/new/tieline",)), {})
+    assert (old.ok, old.action) == (False, "run `tieline setup opencode`")
+    (home / "bin" / "opencode").unlink()
+    (gone,) = examine.checks(HARNESS, made, {})
+    assert "not on the PATH" in gone.text
+    (home / ".config" / "opencode" / "opencode.json").write_text("{\n")
+    (broken,) = examine.checks(HARNESS, made, {})
+    assert (broken.ok, "line 2" in broken.text) == (False, True)
+
+
+def test_checks_of_codex_name_hooks_that_it_skips(
+    place: Make, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without trust mail waits."""
+    made = place("codex")
+    (home / ".codex").mkdir()
+    for file in codex.HARNESS.files(made):
+        change = put_in(file, read(file.path), None, ())
+        replace(file.path, change.now, change.was)
+    monkeypatch.setattr(examine, "round_trip", lambda *_: "")
+    monkeypatch.setattr(
+        codex, "hooks_of", lambda _: [{"trustStatus": "untrusted"}, {"trustStatus": "trusted"}]
+    )
+    _, hooks = examine.checks(codex.HARNESS, made, {})
+    assert (hooks.ok, hooks.text[:6]) == (False, "1 of 2")
+    monkeypatch.setattr(codex, "hooks_of", lambda _: [{"trustStatus": "trusted"}])
+    assert examine.checks(codex.HARNESS, made, {})[1].ok

@@ -1,0 +1,35 @@
+"""pi and oh-my-pi: the extension where it is shipped, and the server where nobody else registers it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tieline.adapters.harness.base import Document, Place, Whole
+from tieline.adapters.harness.pi import OMP, PI
+
+Make = Callable[..., Place]
+
+
+def test_pi_with_the_extension_has_no_server_of_its_own(place: Make, home: Path) -> None:
+    """The entry of a file would go before the extension's, which knows the session."""
+    extension, servers = PI.files(place(shims=("pi",)))
+    assert isinstance(extension, Whole)
+    assert isinstance(servers, Document)
+    assert extension.path == f"{home}/.pi/agent/extensions/tieline.js"
+    assert (servers.path, servers.entries) == (f"{home}/.pi/agent/mcp.json", ())
+
+
+def test_pi_without_the_extension_shows_the_tools_directly(place: Make) -> None:
+    """Otherwise its model would not see them."""
+    (servers,) = PI.files(place())
+    assert isinstance(servers, Document)
+    assert servers.entries[0].value["exposure"] == "direct"
+
+
+def test_omp_has_both(place: Make, home: Path) -> None:
+    """Its extensions register no server; a project has its own folder."""
+    extension, servers = OMP.files(place(shims=("pi",)))
+    assert extension.path == f"{home}/.omp/agent/extensions/tieline.js"
+    assert isinstance(servers, Document)
+    assert servers.entries[0].value == {"command": "/opt/tieline", "args": ["mcp"]}
+    assert OMP.files(place(project="/p"))[-1].path == "/p/.omp/mcp.json"
+    assert PI.files(place(PI_CODING_AGENT_DIR="/d"))[-1].path == "/d/mcp.json"
