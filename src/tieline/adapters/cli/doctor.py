@@ -10,6 +10,8 @@ from tieline.adapters.cli.arguments import Alone, Parser, add_json
 from tieline.adapters.cli.output import flush, line, note, paint, write, write_json
 from tieline.runtime.checkup import Check, checkup
 
+_HARNESSES = "tieline.adapters.harness"
+
 __all__ = ["parser", "run"]
 
 
@@ -26,6 +28,7 @@ def parser(sub: Alone) -> Parser:
 def run(options: Namespace) -> int:
     """Examine this machine, and return the exit code."""
     found = checkup(os.environ)
+    found.checks.extend(_of_harnesses())
     bad = [check for check in found.checks if not check.ok]
     if options.json:
         checks = [_shape(check) for check in found.checks]
@@ -41,6 +44,17 @@ def run(options: Namespace) -> int:
     flush()
     note(f"{len(bad)} of {len(found.checks)} checks need something" if bad else "all is well")
     return 1 if bad else 0
+
+
+def _of_harnesses() -> list[Check]:
+    """Return what is to say of the harnesses; nothing where that room is not installed."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    if find_spec(_HARNESSES) is None:
+        return []
+    found: list[Check] = import_module(_HARNESSES).checks(os.environ)
+    return found
 
 
 def _shape(check: Check) -> dict[str, object]:

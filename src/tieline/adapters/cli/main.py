@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resource": ("cli.resource", "who holds what, who waits, and what to do next"),
     "hook": ("cli.hook", "what a harness's hook calls before a shell command"),
     "recover": ("cli.recover", "unread mail of an ended instance, for review"),
-    "setup": ("cli.setup", "speak with windows of another kind, too: pi-peers"),
+    "setup": ("cli.setup", "put Tieline into the coding agents of this machine"),
     "unsetup": ("cli.unsetup", "take out what setup put in"),
     "doctor": ("cli.doctor", "what works, what does not, and the next action"),
     "log": ("cli.log", "what happened, oldest first"),

@@ -1,4 +1,4 @@
-"""`tieline setup`: switch on what is off until a person says so.
+"""`tieline setup`: put Tieline into the harnesses, and switch on what is off until a person says so.
 
 Source: DESIGN.md 4.
 """
@@ -13,9 +13,13 @@ __all__ = ["parser", "run"]
 
 def parser(sub: Alone) -> Parser:
     """Return the parser of this command."""
-    details = "It changes config.toml, shows the change first, and can be repeated."
-    made = sub.add_parser("setup", "Let agents speak with windows of another kind, too.", details)
-    add_words(made)
+    details = (
+        "It edits the harness's own configuration, or config.toml for a wire: the change is shown first, "
+        "comments and everything else stay, and it can be repeated. A harness that is named is set up also "
+        "where only its configuration folder is there."
+    )
+    made = sub.add_parser("setup", "Put Tieline into the coding agents of this machine.", details)
+    add_words(made, is_on=True)
     return made
 
 

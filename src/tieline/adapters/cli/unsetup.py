@@ -14,10 +14,11 @@ __all__ = ["parser", "run"]
 def parser(sub: Alone) -> Parser:
     """Return the parser of this command."""
     details = (
-        "config.toml is then what it was before, to the byte; a switch that you wrote yourself becomes false."
+        "Every file is then what it was before, to the byte, where nobody wrote it since; otherwise what "
+        "setup put in is gone, and the rest stays. A switch that you wrote yourself becomes false."
     )
     made = sub.add_parser("unsetup", "Take out what setup put in.", details)
-    add_words(made)
+    add_words(made, is_on=False)
     return made
 
 

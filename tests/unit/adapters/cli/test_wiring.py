@@ -76,3 +76,80 @@ def test_setup_of_what_nobody_knows_names_what_there_is(run: Run) -> None:
     """A wrong name is wrong usage."""
     result = run("setup", "smoke")
     assert (result.code, "pi-peers" in result.err) == (2, True)
+
+
+def program(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a harness's program on an otherwise empty PATH."""
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin" / name).write_text("#!/bin/sh\n")
+    (folder / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder / "bin"))
+
+
+def test_setup_without_a_name_takes_what_is_installed(
+    place: Path, private_home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change is shown, made, and taken out again with every folder."""
+    monkeypatch.setenv("PATH", str(private_home))
+    assert run("setup", "--yes").code == 2
+    program(private_home, "claude", monkeypatch)
+    result = run("setup", "--yes")
+    assert (result.code, '+    "tieline": {' in result.out, "claude-code is on" in result.err) == (
+        0,
+        True,
+        True,
+    )
+    again = run("setup", "--yes", "--json").json["targets"]
+    assert [(one["name"], one["changed"]) for one in again] == [("claude-code", False)]
+    assert "nothing to change" in run("setup").err
+    taken = run("unsetup", "--yes", "--json").json["targets"]
+    assert [one["name"] for one in taken if one["written"]] == ["claude-code"]
+    assert not (private_home / ".claude.json").exists()
+    assert not (private_home / ".claude").exists()
+    assert not (place / "setup.json").exists()
+
+
+def test_setup_asks_separately_for_what_gives_away_more(
+    private_home: Path, run: Run, monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    """A no to that is no no to the rest."""
+    program(private_home, "claude", monkeypatch)
+    monkeypatch.setattr("io.TextIOWrapper", lambda _: Person("n\ny\ny\n"))
+    result = run("setup", "claude-code")
+    assert result.err.count("[y/N]") == 3
+    settings = (private_home / ".claude" / "settings.json").read_text()
+    assert ("hook claude pre-tool" in settings, "permissions" in settings) == (True, False)
+    assert place.exists()
+
+
+def test_setup_where_one_refuses_sets_the_others_up(
+    private_home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken file is named with its line, and the exit code says that something is left."""
+    program(private_home, "claude", monkeypatch)
+    program(private_home, "opencode", monkeypatch)
+    (private_home / ".claude").mkdir()
+    (private_home / ".claude" / "settings.json").write_text("{\n")
+    result = run("setup", "--yes", "--json")
+    broken, whole = sorted(result.json["targets"], key=lambda one: bool(one["written"]))
+    assert (result.code, broken["name"], whole["name"]) == (1, "claude-code", "opencode")
+    assert "line 2" in broken["error"]["text"]
+    assert "line 2" in result.err
+
+
+def test_setup_of_a_project_writes_into_this_folder(
+    private_home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the command alone, since others may share the file."""
+    program(private_home, "claude", monkeypatch)
+    assert run("setup", "claude-code", "--project", "--yes").code == 0
+    assert '"command": "tieline"' in (private_home / "w" / ".mcp.json").read_text()
+    assert run("setup", "pi-peers", "--project", "--yes").code == 2
+    assert run("unsetup", "claude-code", "--project", "--yes").code == 0
+    assert list((private_home / "w").iterdir()) == []
+
+
+def test_setup_of_an_editor_prints_its_line(run: Run) -> None:
+    """Nobody but the person writes an editor's configuration."""
+    result = run("setup", "acp")
+    assert (result.code, '"acp", "--", "AGENT"' in result.err) == (0, True)
