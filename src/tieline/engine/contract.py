@@ -17,6 +17,7 @@ from enum import StrEnum
 
 import msgspec
 
+from tieline.config import PREPARED_MS
 from tieline.errors import Refusal
 from tieline.model.identity import Peer
 from tieline.model.message import Attachment, Delivery, Envelope
@@ -194,6 +195,7 @@ class Expose(msgspec.Struct, frozen=True):
     cursors: tuple[int, ...] | None = None
     with_passive: bool = True
     only_steer: bool = False
+    evidence_ms: int = PREPARED_MS  # without evidence for so long, the mail is given to the next rung
 
 
 class Taken(msgspec.Struct, frozen=True):

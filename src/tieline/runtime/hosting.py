@@ -9,15 +9,15 @@ Source: reference/native.md 1L, 1M, 2.10; DESIGN.md 3.
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from tieline.config import Scope
-from tieline.engine.contract import BeginRun, EndRun, Expose, Held, UserPrompt
+from tieline.config import PREPARED_MS, Scope
+from tieline.engine.contract import BeginRun, EndRun, Held, UserPrompt
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Delivery
-from tieline.model.receipt import State
 from tieline.model.traits import NATIVE
 from tieline.runtime.calls import Actor, Params, Reply
 from tieline.runtime.host import PAUSES
+from tieline.runtime.ladder.showing import Bounds, prepared
 from tieline.runtime.windows import is_window_name
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TABLE"]
 
-WAITING_SEEN_MAX = 1_024
-"""Unread records looked at per boundary, so that passive mail in front hides no other."""
+EVIDENCE_MS_MAX = 86_400_000
+"""For how long a host may have mail shown without evidence: it knows what it waits for."""
 DELEGATED = (Capability.SEND.value, Capability.RECEIVE.value, Capability.WAIT.value, Capability.REQUEST.value)
 
 
@@ -64,6 +64,8 @@ class Boundary(Params, frozen=True):
 
     kind: Literal["tool", "turn_end", "prompt"]
     run: str | None = None
+    bytes_max: int | None = None
+    evidence_ms: int | None = None
 
 
 class Token(Params, frozen=True):
@@ -72,12 +74,24 @@ class Token(Params, frozen=True):
     token: str
 
 
+class Seen(Params, frozen=True):
+    """`host.seen`."""
+
+    text: str
+
+
 class HostAnswer(Params, frozen=True):
     """`host.answer`."""
 
     entry: str
     text: str
     run: str | None = None
+
+
+class OfMessage(Params, frozen=True):
+    """`host.answered`."""
+
+    message_id: str
 
 
 class OfRun(Params, frozen=True):
@@ -122,6 +136,7 @@ async def state(node: "Node", _actor: Actor, asked: HostState, _call: str | None
         host.activity = asked.activity[:32]
     if asked.context_percent is not None:
         host.context_percent = asked.context_percent
+    node.ladder.look()
     await node.state_changed(asked.session)
     if asked.name is not None and node.windows is not None:
         node.windows.rename(asked.name)
@@ -173,27 +188,33 @@ async def boundary(node: "Node", _actor: Actor, asked: Boundary, _call: str | No
     an excerpt that says how to read it, and stays unread.
     """
     owner = _live(node, asked.run)
-    node.host.is_wake_out = False
     limits = node.settings.limits
-    waiting = tuple(
-        item
-        for item in node.engine.held(owner, unread_only=True, count_max=WAITING_SEEN_MAX)
-        if _may_come(item, asked.kind) and item.cursor not in node.host.excerpted
+    bytes_max = limits.boundary_bytes if asked.bytes_max is None else asked.bytes_max
+    evidence_ms = PREPARED_MS if asked.evidence_ms is None else asked.evidence_ms
+    if not 1_024 <= bytes_max <= 1_048_576:
+        raise Refused("INVALID_PARAMS", "bytesMax is 1024 to 1048576")
+    if not 1_000 <= evidence_ms <= EVIDENCE_MS_MAX:
+        raise Refused("INVALID_PARAMS", f"evidenceMs is 1000 to {EVIDENCE_MS_MAX}")
+    node.host.is_wake_out = False
+    if asked.run is None:
+        node.ladder.passed()
+    # What was pushed is on its way and comes first: this boundary shows nothing beside it.
+    is_held_back = node.ladder.is_out and asked.run is None
+    shown = await prepared(
+        node,
+        owner,
+        Bounds("boundary" if asked.kind == "tool" else asked.kind, bytes_max, evidence_ms),
+        lambda item: not is_held_back and _may_come(item, asked.kind),
     )
-    fitting = node.rendered(waiting, limits.boundary_bytes, limits.boundary_messages)
-    excerpts = [waiting[place] for place in fitting.excerpts]
-    node.host.note_excerpts(item.cursor for item in excerpts)
-    whole = tuple(waiting[place].cursor for place in fitting.whole)
-    held, token = await _prepare(node, owner, whole, asked.kind)
-    text = node.rendered((*held, *excerpts), limits.boundary_bytes, limits.boundary_messages).text
     unread = node.engine.inbox_counts(owner)
     return Reply(
         {
-            "text": text,
-            "messageIds": [item.envelope.message_id for item in held],
-            "token": token,
+            "text": shown.text,
+            "messageIds": [item.envelope.message_id for item in shown.held],
+            "senders": shown.senders,
+            "token": shown.token,
             "generation": node.engine.arrival_generation,
-            "remaining": max(0, unread.unread - len(held)),
+            "remaining": max(0, unread.unread - len(shown.held)),
         }
     )
 
@@ -213,35 +234,10 @@ def _live(node: "Node", run: str | None) -> Peer:
 
 def _may_come(item: Held, kind: str) -> bool:
     """Return whether mail of this delivery may come at this kind of boundary."""
-    if item.is_prepared or item.state is not State.ACCEPTED:
-        return False
     delivery = item.envelope.delivery
     return (
         kind == "prompt" or delivery is Delivery.STEER or (kind == "turn_end" and delivery is Delivery.QUEUE)
     )
-
-
-async def _prepare(
-    node: "Node", owner: Peer, cursors: tuple[int, ...], kind: str
-) -> tuple[tuple[Held, ...], str | None]:
-    """Prepare exactly these; return them with their token, or nothing and None."""
-    if not cursors:
-        return (), None
-    limits = node.settings.limits
-    token = node.new_token()
-    held = await node.ask(
-        Expose(
-            owner=owner,
-            token=token,
-            rung="boundary" if kind == "tool" else kind,
-            count_max=limits.boundary_messages,
-            bytes_max=limits.boundary_bytes,
-            cursors=cursors,
-        )
-    )
-    if isinstance(held, Refusal):
-        raise Refused.of(held)
-    return held, token
 
 
 async def taken(node: "Node", _actor: Actor, asked: Token, _call: str | None) -> Reply:
@@ -252,6 +248,17 @@ async def taken(node: "Node", _actor: Actor, asked: Token, _call: str | None) ->
 async def refused(node: "Node", _actor: Actor, asked: Token, _call: str | None) -> Reply:
     """The host could not place the token's mail."""
     return Reply({"freed": await node.operations.unflushed(asked.token)})
+
+
+async def seen(node: "Node", _actor: Actor, asked: Seen, _call: str | None) -> Reply:
+    """The host shows its model this text: where mail that was pushed stands in it, that is the evidence."""
+    is_ours, consumed = await node.ladder.seen(asked.text)
+    return Reply({"ours": is_ours, "consumed": consumed})
+
+
+async def answered(node: "Node", _actor: Actor, asked: OfMessage, _call: str | None) -> Reply:
+    """The host's model answers this message, so it has read it: evidence for a push."""
+    return Reply({"consumed": await node.ladder.answered(asked.message_id)})
 
 
 async def answer(node: "Node", _actor: Actor, asked: HostAnswer, _call: str | None) -> Reply:
@@ -317,6 +324,8 @@ TABLE: dict[str, Any] = {
     "host.boundary": (Boundary, boundary),
     "host.taken": (Token, taken),
     "host.refused": (Token, refused),
+    "host.seen": (Seen, seen),
+    "host.answered": (OfMessage, answered),
     "host.answer": (HostAnswer, answer),
     "host.user_prompt": (OfRun, user_prompt),
     "host.shutdown": (Shutdown, shutdown),

@@ -39,6 +39,7 @@ from tieline.runtime.control import ControlServer
 from tieline.runtime.custody import Custody
 from tieline.runtime.host import Host
 from tieline.runtime.intercom import Intercom
+from tieline.runtime.ladder import Ladder
 from tieline.runtime.logs import Log
 from tieline.runtime.neighbours import Neighbours
 from tieline.runtime.operations import Operations
@@ -112,6 +113,7 @@ class Node:
         )
         self.operations = Operations(self)
         self.desk = Desk(self)
+        self.ladder = Ladder(self)
         self.is_published = False
         self.shutdown = asyncio.Event()
         self._waits: Counter[tuple[str, str]] = Counter()  # asker and asked, by peer id
@@ -237,6 +239,7 @@ class Node:
             if self._subscribers:  # the peer waits for its answer behind this: nothing is made for nobody
                 self._tell_doors("peer_update", {"event": render.event(event) | self.event_names(event)})
             self._wake(event)
+            self.ladder.look()
         elif event.kind == "receipt" and self._subscribers:
             self._tell_doors("peer_update", {"event": render.event(event)})
 

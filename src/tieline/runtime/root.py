@@ -21,6 +21,7 @@ from tieline.engine.contract import Act
 from tieline.errors import Refused
 from tieline.model.identity import Peer
 from tieline.runtime.calls import Actor
+from tieline.runtime.ladder import PushDoor
 from tieline.runtime.node import Node
 from tieline.runtime.operations import Operations
 from tieline.runtime.options import RootOptions
@@ -129,6 +130,10 @@ class Root:
     def who(self) -> dict[str, Any]:
         """Return who this root is and where its things are."""
         return self.node.who()
+
+    def push_by(self, door: PushDoor) -> None:
+        """Push mail into the host's session through `door` from now on, where that is allowed."""
+        self.node.ladder.climb(door)
 
     async def publish(self, session: str | None = None) -> None:
         """Let others see this root, under the session that the host named."""

@@ -88,6 +88,7 @@ class FakeRoot:
         self.is_closed = False
         self.shutdown = asyncio.Event()
         self.options: list[Any] = []
+        self.doors: list[Any] = []
         self.failures: list[BaseException] = []
         self.may_open = asyncio.Event()
         self.may_open.set()
@@ -98,6 +99,9 @@ class FakeRoot:
         if self.failures:
             raise self.failures.pop(0)
         return self
+
+    def push_by(self, door: Any) -> None:
+        self.doors.append(door)
 
     async def publish(self, session: str | None = None) -> None:
         self.published.append(session)

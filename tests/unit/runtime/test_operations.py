@@ -12,11 +12,12 @@ from tieline.runtime.calls import Params
 from tieline.runtime.operations import TABLE
 
 GOLDEN = {
-    "host.answer", "host.boundary", "host.environment", "host.refused", "host.run_begin", "host.run_end",
-    "host.shutdown", "host.shutdown_peer", "host.state", "host.taken", "host.user_prompt", "intercom",
-    "intercom.context", "intercom.guard", "intercom.provenance", "intercom.turn_failed", "intercom.wake_outcome", "list_peers",
-    "local.ask", "local.consent", "local.doctor", "local.inbox", "local.last", "local.log", "local.mute",
-    "local.reply", "local.send", "local.status", "local.who", "peer_messages", "send_peer_message",
+    "host.answer", "host.answered", "host.boundary", "host.environment", "host.refused", "host.run_begin",
+    "host.run_end", "host.seen", "host.shutdown", "host.shutdown_peer", "host.state", "host.taken",
+    "host.user_prompt", "intercom", "intercom.context", "intercom.guard", "intercom.provenance",
+    "intercom.turn_failed", "intercom.wake_outcome", "list_peers", "local.ask", "local.consent",
+    "local.doctor", "local.inbox", "local.last", "local.log", "local.mute", "local.reply", "local.send",
+    "local.status", "local.who", "peer_messages", "send_peer_message",
 }  # fmt: skip
 """Reviewed by hand: a method that is added is authority that is added."""
 

@@ -13,6 +13,7 @@ from tieline import __version__
 
 __all__ = [
     "HANDSHAKE_VERSIONS",
+    "HOOK_EVENTS",
     "HOST_EVENTS",
     "INSTRUCTIONS",
     "INTERCOM_TOOL",
@@ -77,7 +78,19 @@ HOST_EVENTS = (
     "user_prompt",
     "shutdown",
 )
-"""What `tieline_host` takes as `event`: the operation `host.<event>`."""
+"""What `tieline_host` takes as `event` from a program that knows us: the operation `host.<event>`."""
+HOOK_EVENTS = (
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "Stop",
+    "StopFailure",
+    "SubagentStart",
+    "SubagentStop",
+    "SessionEnd",
+)
+"""What it takes from a hook of Claude Code or Codex: the harness's own name of the event."""
 
 
 def _tool(
@@ -247,7 +260,7 @@ TOOLS = (
         "its calls are refused "
         "where the host can tell them apart.",
         {
-            "event": {"type": "string", "enum": list(HOST_EVENTS)},
+            "event": {"type": "string", "enum": [*HOST_EVENTS, *HOOK_EVENTS]},
             "session": {"type": "string", "description": "The id of the host's session."},
             "run": {"type": "string", "description": "The id of the subagent's run."},
             "payload": {"type": "object", "description": "The other fields of the event."},

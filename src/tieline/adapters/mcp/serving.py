@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from tieline.adapters.mcp import constants, early, hosts
+from tieline.adapters.mcp.doors import door_of
+from tieline.adapters.mcp.hooks import HookCall, HookOperations, Hooks
 from tieline.adapters.stdio.calls import (
     Call,
     Calls,
@@ -30,6 +32,7 @@ from tieline.adapters.stdio.calls import (
 )
 from tieline.adapters.stdio.pipes import TOO_LONG, Inlet, Outlet, end_within
 from tieline.errors import ProtocolError, RecoveryRequired, Refused, TielineError
+from tieline.model.identity import Peer
 from tieline.runtime import loops
 from tieline.runtime.options import RootOptions
 from tieline.runtime.root import open_root
@@ -95,6 +98,7 @@ class Door:
         self._is_host_gone = False
         self._is_published = False
         self._session = ""
+        self._hooks = Hooks()
         self._group = asyncio.TaskGroup()
         self._opened: asyncio.Future[Root] | None = None
         self._failed_at: float | None = None
@@ -183,12 +187,16 @@ class Door:
             return
         call = _ToolCall(frame.id, None, name, {}, call_id=hosts.call_id(meta))
         call.is_modern = is_modern
-        call.session = hosts.session(self._answers.client, self._environment, meta)
+        call.session = self._hooks.session or hosts.session(self._answers.client, self._environment, meta)
         try:
             _fill(call, name, arguments, is_model=hosts.is_model_call(meta))
         except Refused as error:
             self._outbound.put(_failure(call, error))
             return
+        if call.hook is not None:
+            # From now on the hooks say which session it is: the environment's goes stale with a new one.
+            self._hooks.session = call.session
+            self._hooks.is_codex = "codex" in self._answers.client
         self._calls.admit(call, self._group)
 
     def _has_tool(self, name: str) -> bool:
@@ -230,6 +238,9 @@ class Door:
             report("the root does not open", error)
             failure = RecoveryRequired("the root could not be opened; nothing was taken")
         else:
+            door = door_of(client, self._environment)
+            if door is not None:
+                root.push_by(door)
             opened.set_result(root)
             await self._watch_root(root)
             return
@@ -243,7 +254,14 @@ class Door:
         root = await asyncio.shield(self._open())
         await self._publish(root, call.session)
         operations: Operations = root.operations
-        call.actor = root.operations.root_actor._replace(door="mcp", is_host=call.is_of_host)
+        actor = root.operations.root_actor._replace(door="mcp", is_host=call.is_of_host)
+        run = self._hooks.run_of(call.call_id)
+        call.actor = actor if run is None else actor._replace(peer=Peer(actor.peer.instance, run))
+        if call.hook is not None:
+            return HookOperations(self._hooks, call.hook, operations)
+        answered = call.params.get("replyTo") if call.method == "send_peer_message" else None
+        if isinstance(answered, str) and run is None:
+            await operations.call(actor, "host.answered", {"messageId": answered})
         return operations
 
     async def _publish(self, root: Root, session: str) -> None:
@@ -297,6 +315,7 @@ class _ToolCall(Call):
 
     is_modern = False
     is_of_host = False
+    hook: HookCall | None = None
     session = ""
 
 
@@ -319,21 +338,27 @@ def _fill(call: _ToolCall, name: str, arguments: object, *, is_model: bool) -> N
         # What a hook says moves budgets and evidence, so the model itself must not say it.
         raise Refused("CAPABILITY_DENIED", "tieline_host is for hooks of the host, not for its model")
     event, payload, run = arguments.get("event"), arguments.get("payload", {}), arguments.get("run")
-    if event not in constants.HOST_EVENTS or not isinstance(payload, dict):
-        raise Refused(
-            "INVALID_PARAMS", f"event is one of {', '.join(constants.HOST_EVENTS)}; payload is an object"
-        )
+    events = (*constants.HOST_EVENTS, *constants.HOOK_EVENTS)
+    if event not in events or not isinstance(payload, dict):
+        raise Refused("INVALID_PARAMS", f"event is one of {', '.join(events)}; payload is an object")
     session = arguments.get("session", "")
     if not isinstance(session, str):
         raise Refused("INVALID_PARAMS", "session is a text")
     call.is_of_host = True
     call.method = "host." + event
-    call.params = {**payload, **({} if run is None else {"run": run})}
-    call.session = session or call.session
+    if event in constants.HOOK_EVENTS:
+        call.hook = HookCall.of(event, run, payload)
+    else:
+        call.params = {**payload, **({} if run is None else {"run": run})}
+    if session and not session.startswith("${"):
+        call.session = session
 
 
 def _result(call: Call, result: dict[str, Any]) -> bytes:
     """Return the line of a tool's result: text for the model, members for a program."""
+    if isinstance(call, _ToolCall) and call.hook is not None:
+        # A harness reads the text of a hook's answer as JSON.
+        return _tool_result(call, [encode(result).decode().strip()], None, is_error=False)
     members = {
         name: value for name, value in result.items() if name != "text" or call.method.startswith("host.")
     }
@@ -354,11 +379,10 @@ def _failure(call: Call, error: TielineError) -> bytes:
     )
 
 
-def _tool_result(call: Call, texts: list[str], members: dict[str, Any], *, is_error: bool) -> bytes:
-    result: dict[str, Any] = {
-        "content": [{"type": "text", "text": text} for text in texts],
-        "structuredContent": members,
-    }
+def _tool_result(call: Call, texts: list[str], members: dict[str, Any] | None, *, is_error: bool) -> bytes:
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in texts]}
+    if members is not None:
+        result["structuredContent"] = members
     if is_error:
         result["isError"] = True
     if isinstance(call, _ToolCall) and call.is_modern:

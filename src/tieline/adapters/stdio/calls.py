@@ -77,6 +77,9 @@ class Root(Protocol):
     async def publish(self, session: str | None = None) -> None:
         """Let others find it."""
 
+    def push_by(self, door: Any) -> None:
+        """Push mail into the host's session through a `runtime.ladder.PushDoor`."""
+
     def who(self) -> dict[str, Any]:
         """Return who it is, as `local.who` says it."""
 

@@ -2,7 +2,8 @@
 
 Rule 1: at most one exposure of a message is in flight.
 Rule 2: the context journal is written before the consumed move, in one transaction.
-Rule 3: a token without evidence is given back after `PREPARED_MS`; showing its mail again is counted.
+Rule 3: a token without evidence is given back after the time that its reader named; showing its mail
+again is counted.
 
 Source: DESIGN.md 3 "Exposure and consumption"; reference/native.md 2.8, 3.4 "context rendering";
 reference/reliability.md I9, I16.
@@ -10,7 +11,6 @@ reference/reliability.md I9, I16.
 
 from collections.abc import Iterable, Iterator
 
-from tieline.config import PREPARED_MS
 from tieline.engine import conversation
 from tieline.engine.contract import Box, Expose, Held
 from tieline.engine.messaging import courier
@@ -54,7 +54,7 @@ def expose(turn: Turn, command: Expose) -> None:
         turn.move_received(record, Step.PREPARE, token=command.token)
         held.append(record.held())
     if chosen:
-        due_ms = turn.now.mono_ms + PREPARED_MS
+        due_ms = turn.now.mono_ms + command.evidence_ms
         cursors = tuple(record.cursor for record in chosen)
         custody.exposures[command.token] = Exposure(command.owner, cursors, due_ms)
         custody.timers.add(due_ms, TimerKind.TOKEN, name=command.token)

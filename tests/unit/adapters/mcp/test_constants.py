@@ -17,7 +17,7 @@ from tieline.adapters.mcp.constants import (
 )
 
 # A host's user approved these very words. Whoever changes them changes this hash, and says so in a fragment.
-TOOL_LIST_SHA256 = "c1c8df436b1a4e3745031c850b3eb1bd880c4661fd90da4cf1edd14acea3b383"
+TOOL_LIST_SHA256 = "357534c2b137c1cc6bb0d37d6c0120b1a076d67f2b8c7e731177c681091d8e42"
 
 
 def test_tool_list_hash_is_the_golden_one() -> None:

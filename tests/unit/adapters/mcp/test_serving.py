@@ -383,6 +383,83 @@ def test_hook_call_reaches_the_host_operation_as_the_host() -> None:
     play(story)
 
 
+def test_hook_of_a_harness_is_answered_in_its_own_form_and_names_the_session() -> None:
+    """The text alone is the hook's answer; the session that the hook names is the one from now on."""
+
+    async def story(stage: Stage) -> None:
+        operations = stage.root.operations
+        operations.gives("host.state", {})
+        operations.gives("list_peers", {"peers": []})
+        mail = {"text": "mail", "messageIds": ["m"], "senders": [], "token": "t"}
+        operations.gives("host.boundary", mail)
+        hook = {"event": "PostToolUse", "session": "new", "run": "", "payload": {"tool": "Bash"}}
+        stage.call(1, "tieline_host", hook)
+        result = await stage.result()
+        assert json.loads(result["content"][0]["text"]) == {
+            "hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "mail"}
+        }
+        assert "structuredContent" not in result
+        assert operations.was_flushed == []
+        stage.call(2, "list_peers", sessionId="old")
+        await stage.result()
+        assert stage.root.published == ["new"]
+        operations.gives("host.boundary", {**mail, "text": "", "token": None})
+        stage.call(3, "tieline_host", {"event": "PostToolUse", "session": "${session_id}"})
+        assert (await stage.result())["content"][0]["text"] == "{}"
+        assert operations.was_flushed == ["t"]
+        assert stage.root.published == ["new"]
+
+    play(story)
+
+
+def test_tool_call_of_a_subagent_acts_as_its_run() -> None:
+    """The hook before the call says whose it is."""
+
+    async def story(stage: Stage) -> None:
+        operations = stage.root.operations
+        operations.gives("host.run_begin", {})
+        operations.gives("list_peers", {"peers": []})
+        hook = {"event": "PreToolUse", "run": "sub", "payload": {"call": "toolu_1"}}
+        stage.call(1, "tieline_host", hook)
+        await stage.result()
+        for identity, call_id in ((2, "toolu_1"), (3, "toolu_2")):
+            stage.call(identity, "list_peers", **{"claudecode/toolUseId": call_id})
+            await stage.result()
+        assert [actor.peer.run for actor, *_ in operations.asked[-2:]] == ["sub", None]
+
+    play(story)
+
+
+def test_reply_of_the_model_is_told_as_evidence_before_it_is_sent() -> None:
+    """Who answers a message has read it."""
+
+    async def story(stage: Stage) -> None:
+        operations = stage.root.operations
+        operations.gives("host.answered", {"consumed": 1})
+        operations.gives("send_peer_message", {"text": "Taken."})
+        stage.call(1, "send_peer_message", {"to": "a", "content": "b", "replyTo": "m"})
+        await stage.result()
+        assert [(method, params.get("messageId")) for _, method, params, _ in operations.asked] == [
+            ("host.answered", "m"),
+            ("send_peer_message", None),
+        ]
+
+    play(story)
+
+
+def test_session_with_a_door_of_its_own_is_pushed_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The root gets the way that the client and the environment name."""
+    monkeypatch.setenv("CLAUDE_CODE_MESSAGING_SOCKET", "/s")
+
+    async def story(stage: Stage) -> None:
+        stage.root.operations.gives("list_peers", {"peers": []})
+        stage.call(1, "list_peers")
+        await stage.result()
+
+    assert [door_.name for door_ in play(story, "claude-code").root.doors] == ["claude-code"]
+    assert play(story, "gemini-cli").root.doors == []
+
+
 def test_hook_tool_called_by_the_model_itself_is_refused() -> None:
     """A model must not say that a person spoke."""
 
