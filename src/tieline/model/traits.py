@@ -55,6 +55,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     pace_per_second: float = 0.0
     repeat_window_ms: int | None = None
     rates_itself: bool = False
+    first_link: int = 0  # the links of its carrier are numbered from here: an answer finds who asked
 
 
 NATIVE: Final = Traits(
@@ -96,6 +97,7 @@ INTERCOM: Final = Traits(
     carries=frozenset({"queue", "passive", "thread", "replaces", "attachments"}),
     has_status=False,
     names_chain=False,
+    first_link=1 << 41,
 )
 """Sessions behind a broker, whose answer says that it took the frame."""
 

@@ -19,7 +19,7 @@ from tieline.model.receipt import Event
 from tieline.runtime import render
 
 if TYPE_CHECKING:
-    from tieline.runtime.intercom import Intercom
+    from tieline.runtime.intercom.intercom import Intercom
     from tieline.runtime.node import Node
     from tieline.runtime.windows import Windows
 

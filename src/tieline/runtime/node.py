@@ -20,7 +20,7 @@ import uuid
 import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tieline.config import Settings
 from tieline.engine.contract import Act, Command, Held
@@ -38,7 +38,6 @@ from tieline.runtime.calls import Actor
 from tieline.runtime.control import ControlServer
 from tieline.runtime.custody import Custody
 from tieline.runtime.host import Host
-from tieline.runtime.intercom import Intercom
 from tieline.runtime.ladder import Ladder
 from tieline.runtime.logs import Log
 from tieline.runtime.neighbours import Neighbours
@@ -57,6 +56,9 @@ from tieline.shell.switchboard import Switchboard
 from tieline.store.files import Seam, no_seam
 from tieline.store.presence import PresenceStore
 from tieline.text import Rendered
+
+if TYPE_CHECKING:
+    from tieline.runtime.intercom.intercom import Intercom
 
 __all__ = ["Node"]
 
@@ -158,7 +160,10 @@ class Node:
             self.presence, instance=self.instance, place=self.place, settings=self.settings
         )
         self.windows = await Windows.of(self, self._environment)
-        self.intercom = Intercom.of(self, self._environment)
+        if self.settings.wires.intercom.enabled:
+            from tieline.runtime.intercom.intercom import Intercom  # noqa: PLC0415 - paid for by who is on it
+
+            self.intercom = Intercom(self, self._environment)
         self.publication = Publication(self)
         self.control = ControlServer(self, self.control_endpoint.sock)
         if self.options.is_published:

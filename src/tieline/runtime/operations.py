@@ -17,7 +17,7 @@ from tieline.errors import Refused
 from tieline.model.identity import Peer
 from tieline.runtime import coordination_tools, hosting, local, tools
 from tieline.runtime.calls import Actor, Reply
-from tieline.runtime.intercom import companion, tool
+from tieline.runtime.intercom import methods
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
@@ -31,8 +31,7 @@ TABLE: dict[str, tuple[type[msgspec.Struct], Handler]] = {
     **coordination_tools.TABLE,
     **hosting.TABLE,
     **local.TABLE,
-    **tool.TABLE,
-    **companion.TABLE,
+    **methods.TABLE,
 }
 """Method name to (params, what it does)."""
 

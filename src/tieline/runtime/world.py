@@ -21,15 +21,13 @@ from tieline.errors import RecoveryRequired, Refusal, Refused, TielineError
 from tieline.model.identity import Peer, wire_of
 from tieline.model.moment import Moment
 from tieline.model.receipt import Event
-from tieline.model.traits import NATIVE
+from tieline.model.traits import INTERCOM, NATIVE
 from tieline.runtime import answers
 from tieline.shell import link
 from tieline.shell.driver import Committed
 from tieline.shell.endpoint import owner_state
-from tieline.shell.intercom import FIRST_LINK as FIRST_INTERCOM_LINK
 from tieline.shell.peers import FIRST_LINK as FIRST_WINDOW_LINK
 from tieline.shell.switchboard import Far, Line
-from tieline.wire.intercom.mapping import WIRE as INTERCOM_WIRE
 from tieline.wire.native import mapping
 from tieline.wire.peers.mapping import WIRE as WINDOWS_WIRE
 
@@ -57,8 +55,8 @@ def new_id() -> str:
 
 def _wire_of_link(number: int) -> str:
     """Return whose link that is: each carrier numbers its own from a place of its own."""
-    if number >= FIRST_INTERCOM_LINK:
-        return INTERCOM_WIRE
+    if number >= INTERCOM.first_link:
+        return INTERCOM.name
     return WINDOWS_WIRE if number >= FIRST_WINDOW_LINK else NATIVE.name
 
 
@@ -164,7 +162,7 @@ class World:
         """Carry out a send: an answer over the wire that asked, anything else over its instance's."""
         self._node.seam("world.sending")
         wire = _wire_of_link(send.asked.link) if isinstance(send, Answer) else wire_of(send.instance)
-        foreign = {WINDOWS_WIRE: self._node.windows, INTERCOM_WIRE: self._node.intercom}
+        foreign = {WINDOWS_WIRE: self._node.windows, INTERCOM.name: self._node.intercom}
         carrier = foreign.get(wire) or self._node.switchboard
         carrier.send(send)
 

@@ -1,5 +1,4 @@
-"""A root on the intercom: its brokers, the sessions there, the tool, and what companions ask."""
+"""A root on the intercom: its brokers, the sessions there, the tool, and what companions ask.
 
-from tieline.runtime.intercom.intercom import Intercom
-
-__all__ = ["Intercom"]
+Nothing is imported here: who is not on that wire does not pay for it.
+"""

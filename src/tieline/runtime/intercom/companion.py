@@ -10,10 +10,16 @@ publication provenance"; docs/attach.md.
 
 from typing import TYPE_CHECKING, Any
 
-from tieline.errors import Refused
 from tieline.model.identity import Peer
-from tieline.runtime.calls import Actor, Params, Reply
+from tieline.runtime.calls import Actor, Reply
 from tieline.runtime.intercom.context import VERSION
+from tieline.runtime.intercom.methods import (
+    ApplicationGuard,
+    ContextQuery,
+    ProvenanceQuery,
+    TurnFailed,
+    WakeOutcome,
+)
 from tieline.runtime.intercom.reads import UNAVAILABLE
 from tieline.runtime.sending import Wish, submit
 from tieline.wire.intercom import mapping
@@ -22,64 +28,14 @@ if TYPE_CHECKING:
     from tieline.runtime.intercom.intercom import Intercom
     from tieline.runtime.node import Node
 
-__all__ = ["TABLE"]
+__all__ = ["context", "guard", "provenance", "turn_failed", "wake_outcome"]
 
 ERROR_CHARACTERS_MAX = 1_000
 _UNSUPPORTED = {"error": "unsupported_version"}
 
 
-class ContextQuery(Params, frozen=True):
-    """`intercom.context`."""
-
-    version: int
-
-
-class Target(Params, frozen=True):
-    """The context that a companion saw."""
-
-    root_session_id: str
-    peer_id: str
-    incarnation: str
-
-
-class ApplicationGuard(Params, frozen=True):
-    """`intercom.guard`."""
-
-    version: int
-    target: Target
-    revision: str | None
-
-
-class ProvenanceQuery(Params, frozen=True):
-    """`intercom.provenance`."""
-
-    version: int
-    root_session_id: str
-    message_id: str
-
-
-class WakeOutcome(Params, frozen=True):
-    """`intercom.wake_outcome`."""
-
-    token: str
-    ok: bool
-    detail: str = ""
-
-
-class TurnFailed(Params, frozen=True):
-    """`intercom.turn_failed`."""
-
-    error: str
-
-
 def _intercom(node: "Node") -> "Intercom":
-    """Return the root's place on the intercom.
-
-    Raises:
-        Refused: CAPABILITY_DENIED, it has none.
-    """
-    if node.intercom is None:
-        raise Refused("CAPABILITY_DENIED", "the intercom is switched off in this root")
+    assert node.intercom is not None, "methods.py lets nobody in without"
     return node.intercom
 
 
@@ -140,12 +96,3 @@ async def turn_failed(node: "Node", actor: Actor, asked: TurnFailed, _call: str 
         replied.append(ask.message_id)
     intercom.tell_presence()
     return Reply({"replied": replied})
-
-
-TABLE: dict[str, Any] = {
-    "intercom.turn_failed": (TurnFailed, turn_failed),
-    "intercom.context": (ContextQuery, context),
-    "intercom.guard": (ApplicationGuard, guard),
-    "intercom.provenance": (ProvenanceQuery, provenance),
-    "intercom.wake_outcome": (WakeOutcome, wake_outcome),
-}

@@ -91,11 +91,6 @@ class Intercom:
         if self.fault:
             self._fail("start", self.fault)
 
-    @classmethod
-    def of(cls, node: "Node", environment: Mapping[str, str]) -> "Intercom | None":
-        """Return the root's place on this wire, or None where it is switched off."""
-        return cls(node, environment) if node.settings.wires.intercom.enabled else None
-
     # ------------------------------------------------------------ ourselves
 
     def registration(self) -> Registration:

@@ -16,7 +16,6 @@ from tieline.engine.contract import Command
 from tieline.errors import Refusal, TielineError
 from tieline.model.identity import Peer
 from tieline.model.moment import Moment
-from tieline.runtime.broker.ensuring import ensure_broker
 from tieline.shell import link
 from tieline.shell.hub import Place, connect_hub
 from tieline.shell.intercom import Line, Registration
@@ -74,6 +73,8 @@ class Postal:
         place = self._places[broker]
         try:
             if broker == SHARED:
+                from tieline.runtime.broker.ensuring import ensure_broker  # noqa: PLC0415 - who is on it pays
+
                 await loop.run_in_executor(None, ensure_broker, self._intercom.environment)
             sock = await loop.run_in_executor(None, connect_hub, place)
             line = await link.join(self._intercom.post, sock)

@@ -13,7 +13,7 @@ response without waking"; reference/intercom.md 4.3, 7.1, cases 90 to 97, 104 to
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,7 +23,8 @@ from tieline.model.identity import Capability, Descriptor, Peer
 from tieline.model.message import Attachment, Delivery
 from tieline.model.receipt import Receipt, State
 from tieline.runtime import answers, render
-from tieline.runtime.calls import Actor, Params, Reply
+from tieline.runtime.calls import Actor, Reply
+from tieline.runtime.intercom.methods import Asked, ToolAttachment
 from tieline.runtime.intercom.roster import Row, is_row_busy
 from tieline.runtime.sending import Wish, expires_ms, latest, settled, submit
 from tieline.runtime.signals import Watch
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tieline.runtime.intercom.intercom import Intercom
     from tieline.runtime.node import Node
 
-__all__ = ["ASK_WAIT_MS", "TABLE", "call"]
+__all__ = ["ASK_WAIT_MS", "call"]
 
 ASK_WAIT_MS: Final = 45_000
 ALONE: Final = "No other intercom session is connected: start another agent that joins the intercom."
@@ -44,45 +45,15 @@ STILL_COMING: Final = (
 )
 
 
-class ToolAttachment(Params, frozen=True):
-    """A text beside a message."""
-
-    type: Literal["file", "snippet", "context"]
-    name: str
-    content: str
-    language: str | None = None
-
-
-class Asked(Params, frozen=True):
-    """`intercom`."""
-
-    action: Literal["list", "status", "send", "ask", "reply", "pending", "last"]
-    to: str | None = None
-    message: str | None = None
-    attachments: tuple[ToolAttachment, ...] = ()
-    reply_to: str | None = None
-    delivery: Delivery | None = None
-    queue_mode: Literal["stack", "replace"] | None = None
-    thread_id: str | None = None
-    scope: Literal["project", "all"] | None = None
-    entry_id: str | None = None
-    offset: int = 0
-    call_id: str | None = None
-    run: str | None = None
-
-
 async def call(node: "Node", actor: Actor, asked: Asked, call_id: str | None) -> Reply:
     """Carry out one action of the tool.
 
     Raises:
-        Refused: CAPABILITY_DENIED, the wire is off; INVALID_PARAMS; PEER_OFFLINE, no broker has us; and
+        Refused: INVALID_PARAMS; PEER_OFFLINE, no broker has us; and
             what the action itself is refused with.
     """
     peer = node.acting_peer(actor, asked.run)
-    if node.intercom is None:
-        raise Refused(
-            "CAPABILITY_DENIED", "the intercom is switched off: `tieline setup intercom` turns it on"
-        )
+    assert node.intercom is not None, "methods.py lets nobody in without"
     _check(asked)
     one = _Call(node, node.intercom, actor, peer, asked, asked.call_id or call_id)
     if asked.action != "pending":
@@ -454,5 +425,3 @@ _ACTIONS: Final = {
     "pending": _pending,
     "last": _last,
 }
-
-TABLE: dict[str, Any] = {"intercom": (Asked, call)}

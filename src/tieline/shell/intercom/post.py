@@ -38,6 +38,7 @@ from tieline.engine.contract import (
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Capability
 from tieline.model.message import Envelope
+from tieline.model.traits import INTERCOM
 from tieline.shell.intercom.member import Member
 from tieline.shell.intercom.ports import Line, World
 from tieline.wire.intercom import mapping
@@ -59,7 +60,7 @@ from tieline.wire.intercom.client import (
 
 __all__ = ["ABLE", "FIRST_LINK", "Post"]
 
-FIRST_LINK: Final = 1 << 41
+FIRST_LINK: Final = INTERCOM.first_link
 LINES_FROM: Final = 1_024
 """Below it are the numbers of brokers, under which offers are answered; from it on those of lines."""
 ADDRESSES_MAX: Final = 16_384

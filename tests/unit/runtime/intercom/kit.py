@@ -12,7 +12,7 @@ from tests.unit.runtime.roots import call
 from tieline.engine.brokering.contract import Drop, Put
 from tieline.engine.brokering.hub import Hub
 from tieline.runtime.broker.sessions import Sessions
-from tieline.runtime.intercom import Intercom
+from tieline.runtime.intercom.intercom import Intercom
 from tieline.runtime.node import Node
 from tieline.runtime.options import RootOptions
 from tieline.runtime.root import Root
