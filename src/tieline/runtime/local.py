@@ -236,9 +236,9 @@ async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Rep
     timeout_ms = _bounded(asked.timeout_ms)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
-    with node.waiting(sender, None):
+    with node.waits.waiting(sender, None):
         target, receipt = await _submit(node, actor, asked, to)
-    with node.waiting(sender, target.peer):
+    with node.waits.waiting(sender, target.peer):
         found, receipt = await _answer_of(node, sender, target, receipt, deadline)
     if found:  # the receipt that says "replied" comes right behind the reply
         receipt = await settled(node, receipt, REPLIED_WAIT_MS, until_final=True)

@@ -18,8 +18,7 @@ import os
 import secrets
 import uuid
 import weakref
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tieline.config import Settings
@@ -47,6 +46,7 @@ from tieline.runtime.publication import Publication
 from tieline.runtime.resources.desk import Desk
 from tieline.runtime.signals import Signal, Watch
 from tieline.runtime.tasks import Tasks
+from tieline.runtime.waits import Waits
 from tieline.runtime.windows import Windows
 from tieline.runtime.world import World
 from tieline.shell.driver import Driver
@@ -118,7 +118,7 @@ class Node:
         self.ladder = Ladder(self)
         self.is_published = False
         self.shutdown = asyncio.Event()
-        self._waits: Counter[tuple[str, str]] = Counter()  # asker and asked, by peer id
+        self.waits = Waits()
         self._subscribers: list[Callable[[str, dict[str, Any]], None]] = []
         self._signals: weakref.WeakValueDictionary[str, Signal] = weakref.WeakValueDictionary()
         self.is_closing = False
@@ -328,21 +328,6 @@ class Node:
                 await self.ask_peer(instance, "peer.directory", {"version": 1})
             features = self.switchboard.features(instance)
         return None if features is None else bool(features)
-
-    @contextlib.contextmanager
-    def waiting(self, asker: Peer, asked: Peer | None) -> Iterator[None]:
-        """Say that a peer of ours waits for an answer, until the block ends; None: of whom, is not known."""
-        key = asker.id, "" if asked is None else asked.id
-        self._waits[key] += 1
-        try:
-            yield
-        finally:
-            self._waits[key] -= 1
-            self._waits += Counter()  # forgets those that are zero
-
-    def is_waiting(self, asker: Peer, asked: Peer) -> bool:
-        """Return whether a peer of ours waits for an answer of `asked` now, or may."""
-        return self._waits[asker.id, asked.id] + self._waits[asker.id, ""] > 0
 
     def may_cross(self, asker: Peer, asked: Peer) -> bool:
         """Return whether whom we ask is known to wait for no answer of ours, on a wire that lets us know."""

@@ -141,7 +141,7 @@ class Postal:
 
     def is_waiting(self, asker: Peer, asked: Peer) -> bool:
         """Return whether a peer of ours waits for an answer of a session now."""
-        return self._node.is_waiting(asker, asked)
+        return self._node.waits.is_waiting(asker, asked)
 
     def submit(self, command: Command) -> None:
         """Give a command to the driver."""

@@ -333,12 +333,12 @@ async def _ask(one: _Call) -> Reply:
     row = None if session_id is None else one.intercom.roster.row_of(session_id)
     one.node.require(one.peer, Capability.RECEIVE)
     with one.intercom.asking(one.peer):
-        with one.node.waiting(one.peer, None):
+        with one.node.waits.waiting(one.peer, None):
             target, first = await one.submit(to, reply_to=one.asked.reply_to, is_ask=True)
         is_busy = row is not None and row.get("acceptsAsks") is False and one.asked.delivery is None
         if is_busy:
             return await _peer_busy(one, target, first)
-        with one.node.waiting(one.peer, target.peer):
+        with one.node.waits.waiting(one.peer, target.peer):
             return await _answer(one, target, first, session_id)
 
 
