@@ -27,7 +27,9 @@ class OhMyPi(Program):
         }
         # JSON is YAML. Without `xdev: false` the tools are devices, no functions.
         (folder / "models.yml").write_text(json.dumps({"providers": {"mock": provider}}))
-        (folder / "config.yml").write_text(json.dumps({"tools": {"xdev": False}}))
+        (folder / "config.yml").write_text(
+            json.dumps({"tools": {"xdev": False}, "startup": {"setupWizard": False}})
+        )
         servers = {} if server is None else {SERVER: dict(server)}
         (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 

@@ -1,10 +1,10 @@
-"""pi and oh-my-pi: one extension file; where it is not shipped, and for oh-my-pi beside it, `mcp.json`.
+"""pi and oh-my-pi: one extension file; where it is not shipped, our server in `mcp.json`.
 
-Rule 1: in pi the extension registers the MCP server itself, with the session's id; an entry of that name in
-`mcp.json` would go before it, so there is none.
-Rule 2: oh-my-pi has no such call: there the server stands in `mcp.json`.
+Rule 1: the extension brings the tools itself, with the session's root behind them; a server beside it would
+be a second peer of the same session, so there is none.
+Rule 2: what an older `setup` wrote into `mcp.json` is known by its mark and taken out.
 
-Source: reference/harnesses.md 2, 3; pi's documentation of extensions and MCP.
+Source: reference/harnesses.md 2, 3; docs/harnesses/pi.md; pi's documentation of extensions and MCP.
 """
 
 import os
@@ -31,9 +31,8 @@ def _files(name: str, folder: str, place: Place) -> list[Document | Whole]:
     found: list[Document | Whole] = []
     if extension is not None:
         found.append(Whole(os.path.join(folder, "extensions", "tieline.js"), extension))
-    is_registered = name == "pi" and extension is not None
     server = server_entry(place, **({"exposure": "direct"} if name == "pi" else {}))
-    entries = () if is_registered else (Entry(("mcpServers", SERVER), server),)
+    entries = () if extension is not None else (Entry(("mcpServers", SERVER), server),)
     marks = (Mark(("mcpServers", SERVER), is_our_server),)
     found.append(Document(os.path.join(folder, "mcp.json"), "json", entries, marks))
     return found
@@ -65,5 +64,5 @@ OMP = Harness(
     _omp_folder,
     _omp_files,
     (),
-    "start its windows anew; with tools.xdev: false in its config.yml the model sees the tools as functions",
+    "start its windows anew",
 )
