@@ -4,12 +4,15 @@ import tomllib
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from tieline.adapters.harness.base import Document, Entry, Mark, is_our_group, is_our_server
 from tieline.adapters.harness.change import put_in, taken_out, value_of
 from tieline.adapters.harness.edit_json import put_element, put_member, removed
 from tieline.adapters.harness.jsonc import parse
+
+pytestmark = pytest.mark.timeout(600)  # the long profile draws many texts
 
 SERVER = {"command": "/x/tieline", "args": ["mcp"]}
 GROUP = {"hooks": [{"type": "mcp_tool", "server": "tieline", "tool": "tieline_host", "input": {}}]}
