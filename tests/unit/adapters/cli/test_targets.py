@@ -39,15 +39,16 @@ def test_planned_wire_changes_the_configuration(place: Path, wire: str) -> None:
 def test_planned_harness_changes_its_own_files(place: Path, private_home: Path) -> None:
     """Where only its folder is there, too."""
     with pytest.raises(UsageError, match="not here"):
-        targets.planned("opencode", "", [], is_on=True)
-    (private_home / ".config" / "opencode").mkdir(parents=True)
-    target = targets.planned("opencode", "", ["permission"], is_on=True)
-    assert [part.was for part in target.parts][:1] == [None]
+        targets.planned("claude-code", "", [], is_on=True)
+    (private_home / ".claude").mkdir()
+    target = targets.planned("claude-code", "", ["permission"], is_on=True)
+    assert [part.was for part in target.parts] == [None, None]
     target.write()
-    assert "tieline" in (private_home / ".config" / "opencode" / "opencode.json").read_text()
+    assert "tieline" in (private_home / ".claude.json").read_text()
     assert (place / "setup.json").exists()
-    targets.planned("opencode", "", [], is_on=False).write()
-    assert list((private_home / ".config" / "opencode").iterdir()) == []
+    targets.planned("claude-code", "", [], is_on=False).write()
+    assert not (private_home / ".claude.json").exists()
+    assert list((private_home / ".claude").iterdir()) == []
 
 
 def test_harnesses_here_are_those_on_the_path(private_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
