@@ -1,8 +1,9 @@
-"""opencode: the server in `opencode.json` or `opencode.jsonc`, and one plugin file beside it.
+"""opencode: one plugin file; where it is not shipped, the server in `opencode.json` or `opencode.jsonc`.
 
 Rule 1: the file that is there is edited; of both the one with comments, which goes before the other.
+Rule 2: the plugin brings the tools itself, with the root of each session behind them: no server runs beside.
 
-Source: reference/harnesses.md 7; its documentation of configuration and plugins.
+Source: reference/harnesses.md 7; docs/harnesses/opencode.md; its documentation of configuration and plugins.
 """
 
 import os
@@ -41,8 +42,9 @@ def _files(place: Place) -> list[Document | Whole]:
     if variables:
         server["environment"] = variables
     marks = (Mark(("mcp", SERVER), is_our_server),)
-    found: list[Document | Whole] = [Document(path, "json", (Entry(("mcp", SERVER), server),), marks)]
     plugin = shim("opencode", place)
+    entries = () if plugin is not None else (Entry(("mcp", SERVER), server),)
+    found: list[Document | Whole] = [Document(path, "json", entries, marks)]
     if plugin is not None:
         found.append(Whole(os.path.join(plugins, "plugins", "tieline.js"), plugin))
     return found

@@ -11,12 +11,15 @@ Make = Callable[..., Place]
 
 def test_files_are_those_that_are_there(place: Make, home: Path) -> None:
     """With comments, where a person chose that form."""
+    (alone,) = HARNESS.files(place(TIELINE_HOME="/t"))
+    assert isinstance(alone, Document)
+    assert alone.entries[0].value["environment"] == {"TIELINE_HOME": "/t"}
     made = place(shims=("opencode",), TIELINE_HOME="/t")
     folder = home / ".config" / "opencode"
     config, plugin = HARNESS.files(made)
     assert (config.path, plugin.path) == (f"{folder}/opencode.json", f"{folder}/plugins/tieline.js")
     assert isinstance(config, Document)
-    assert config.entries[0].value["environment"] == {"TIELINE_HOME": "/t"}
+    assert config.entries == (), "the plugin brings the tools"
     folder.mkdir(parents=True)
     (folder / "opencode.jsonc").write_text("{}")
     assert HARNESS.files(made)[0].path.endswith("opencode.jsonc")
