@@ -87,7 +87,7 @@ def leave(state: State, session: Session, turn: Turn, *, is_parked: bool) -> Non
     state.mailbox.link_lost(session.link)
     state.mailbox.left(session, turn, is_parked=is_kept)
     absent = state.mailbox.absent(session.id)
-    if is_kept and absent is not None:
+    if is_kept and absent is not None and (absent.scope, absent.lineage) == (session.scope, session.lineage):
         for one in staged:
             state.mailbox.hold(absent, one.sender, one.letter, turn)
     for other in state.sessions.seen_by(session):

@@ -64,10 +64,15 @@ class Asks:
         return len(self._open.get(asker_id, ())) < ASKS_PER_ASKER_MAX
 
     def open(self, asker_id: str, target_id: str, letter: Letter, turn: Turn) -> None:
-        """Open the edge of an ask; the same one again keeps its first time."""
+        """Open the edge of an ask; the same one again keeps its first time.
+
+        Of an asker that is not refused where it has no room, the oldest edge gives way.
+        """
         mine = self._open.setdefault(asker_id, {})
         if letter.message_id in mine:
             return
+        if len(mine) >= ASKS_PER_ASKER_MAX:
+            turn.rows.append(Drop("ask", row_key(mine.pop(next(iter(mine))))))
         content = letter.fields.get("content")
         question = content.get("text") if isinstance(content, dict) else ""
         now_ms = turn.now.wall_ms

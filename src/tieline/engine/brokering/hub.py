@@ -16,11 +16,13 @@ from tieline.engine.brokering.contract import (
     BusPublished,
     Codec,
     Command,
+    Delivered,
     Drop,
     ExtensionsTold,
     Failed,
     Join,
     Leave,
+    Letter,
     ListAsked,
     Listing,
     Lost,
@@ -42,6 +44,7 @@ from tieline.engine.brokering.contract import (
 from tieline.engine.brokering.features import RECORDED
 from tieline.engine.brokering.mailbox import Held
 from tieline.engine.brokering.raw import RawSockets
+from tieline.engine.brokering.records import Place, Record
 from tieline.engine.brokering.sessions import Session
 from tieline.engine.brokering.state import State
 from tieline.engine.brokering.turn import Turn
@@ -130,7 +133,7 @@ class Hub:
         turn = Turn(now)
         state = self._state
         takers: dict[str, Callable[[object], None]] = {
-            "mail": state.mailbox.restore_held,
+            "mail": lambda document: self._restore_held(document, now),
             "parked": state.mailbox.restore_absent,
             "ask": state.asks.restore,
             "extension_state": state.bus.restore,
@@ -146,6 +149,16 @@ class Hub:
         self._sweep(turn)
         return self._planned(turn)
 
+    def _restore_held(self, document: object, now: Moment) -> None:
+        """Take mail back, and the record of it: its sender may have heard nothing, and repeat it."""
+        held = self._state.mailbox.restore_held(document)
+        if held.sender.features.is_recorded:
+            letter = Letter(message_id=held.message_id, fields=held.fields, content_key=held.content_key)
+            outcome = Delivered(held.message_id, is_held=True)
+            place = Place(held.scope, held.sender.session_id)
+            record = Record(place, held.recipient_id, held.recipient_id, letter, outcome, now.mono_ms)
+            self._state.records.add(record)
+
     def handle(self, command: Command, now: Moment) -> Plan:
         """Return what `command` orders."""
         turn = Turn(now)
@@ -153,7 +166,7 @@ class Hub:
             case Opened():
                 turn.closes += self._raw.opened(command.link, command.process_id, now.mono_ms)
             case Tick():
-                self._tick(turn)
+                self._tick(command, turn)
             case Join():
                 if self._state.sessions.of_link(command.link) is None:
                     arrival.join(self._state, command, self._raw.ended(command.link), turn)
@@ -169,11 +182,11 @@ class Hub:
                     _SAID[type(command)](self._state, session, command, turn)
         return self._planned(turn)
 
-    def _tick(self, turn: Turn) -> None:
+    def _tick(self, command: Tick, turn: Turn) -> None:
         turn.closes += self._raw.expire(turn.now.mono_ms)
         routing.release_staged(self._state, turn)
         self._state.reads.expire(self._state.sessions, turn)
-        self._state.mailbox.settle(turn)
+        self._state.mailbox.settle(command.unread, turn)
         if turn.now.mono_ms >= self._sweep_ms:
             self._sweep(turn)
 
@@ -186,12 +199,12 @@ class Hub:
 
     def _expired(self, held: Held, turn: Turn) -> None:
         """Record that mail was never taken, and tell its sender."""
-        sender_id = held.sender.session_id
-        record = self._state.records.find(sender_id, held.message_id, turn.now.mono_ms)
+        place = Place(held.scope, held.sender.session_id)
+        record = self._state.records.find(place, held.message_id, turn.now.mono_ms)
         if record is not None:
             record.outcome = Failed(held.message_id, "Message expired", "E_DELIVERY_EXPIRED")
-        sender = self._state.sessions.of_id(sender_id)
-        if sender is not None:
+        sender = self._state.sessions.of_id(place.id)
+        if sender is not None and sender.place == place:
             receipt = {"messageId": held.message_id, "status": "expired", "timestamp": turn.now.wall_ms}
             recipient = Row(
                 fields={"cwd": "", "model": "", "id": held.recipient_id},

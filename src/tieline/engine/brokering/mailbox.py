@@ -3,15 +3,16 @@
 Rule 1: two kinds of recipients are remembered: children that said they will come back, for as long as mail
     waits for them, and sessions whose kind has a mailbox, for a day. Nobody else's mail is held.
 Rule 2: what is full refuses; nothing that is held is dropped to hold more.
-Rule 3: mail that was handed to a socket stays held until that socket has lived on for `HANDOVER_MS`: a socket
-    that dies at once has perhaps read nothing. Its recipient may then see it twice, and never not at all.
+Rule 3: mail that was handed to a socket stays held until its far end took it all and has lived on for
+    `HANDOVER_MS`: one that dies at once has perhaps read nothing. Its recipient may then see it twice, and
+    never not at all.
 Rule 4: a recipient gets its mail back by the same id and place among the groups; one of the second kind also
     by an explicit name and directory that it alone bears. Nothing goes back to who sent it.
 
 Source: specification of the intercom, "Send, ask, and reply"; reference/intercom.md 1.5 "Mailbox", 4.6; 134.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -64,9 +65,13 @@ class Absent(msgspec.Struct, kw_only=True):
 
 
 class Held(msgspec.Struct, kw_only=True):
-    """One message that waits. `until_ms` is wall time, None for no end; `handed_ms` is monotonic."""
+    """One message that waits. `until_ms` is wall time, None for no end; `handed_ms` is monotonic.
+
+    `scope` is the recipient's. `content_key` is its letter's.
+    """
 
     number: int
+    scope: str | None
     recipient_id: str
     sender: Row
     message_id: str
@@ -75,6 +80,7 @@ class Held(msgspec.Struct, kw_only=True):
     is_passive: bool
     received_ms: int
     until_ms: int | None
+    content_key: str = ""
     size_bytes: int = 0
     handed_to: int | None = None
     handed_ms: int = 0
@@ -121,6 +127,8 @@ class Mailbox:
         before = self._absent.get(session.id)
         if before is not None and _is_back(before, session):
             before.is_back = False
+        elif before is not None and self.held_for(before.id):
+            return  # what waits under this id is for the one that left before, elsewhere
         if not is_parked and not session.features.has_mailbox:
             return
         if before is None and len(self._absent) >= ABSENT_MAX and not self._made_room(turn):
@@ -147,6 +155,7 @@ class Mailbox:
             has_room = recorded < HELD_RECORDED_MAX
         held = Held(
             number=self._last_number + 1,
+            scope=absent.scope,
             recipient_id=absent.id,
             sender=sender,
             message_id=letter.message_id,
@@ -155,6 +164,7 @@ class Mailbox:
             is_passive=letter.is_passive,
             received_ms=turn.now.wall_ms,
             until_ms=None if absent.is_parked else turn.now.wall_ms + ABSENT_MS,
+            content_key=letter.content_key,
         )
         body = self._codec.dump({"recipient": _absent_document(absent), **_held_document(held)})
         held.size_bytes = len(body)
@@ -186,7 +196,7 @@ class Mailbox:
             self._handed[held.number] = held
             turn.say(
                 session.link,
-                Delivery(held.sender, held.fields, held.received_ms, turn.now.wall_ms),
+                Delivery(held.sender, held.fields, held.received_ms, turn.now.wall_ms, is_mail=True),
             )
 
     def returned(self, session: Session, turn: Turn) -> None:
@@ -214,12 +224,17 @@ class Mailbox:
                 return held
         return None
 
-    def settle(self, turn: Turn) -> None:
-        """Let go of what was handed over and stayed so."""
+    def settle(self, unread: Collection[int], turn: Turn) -> None:
+        """Let go of what was handed over and stayed so; for links in `unread` the time starts anew."""
         for held in list(self._handed.values()):
-            if held.handed_ms + HANDOVER_MS <= turn.now.mono_ms:
-                self._drop(held, turn)
-                self._forget_settled(held.recipient_id, turn)
+            if held.handed_ms + HANDOVER_MS > turn.now.mono_ms:
+                break
+            if held.handed_to in unread:
+                held.handed_ms = turn.now.mono_ms
+                self._handed[held.number] = self._handed.pop(held.number)
+                continue
+            self._drop(held, turn)
+            self._forget_settled(held.recipient_id, turn)
 
     def forget(self, session_id: str, turn: Turn) -> None:
         """Remember one as absent no longer, where no mail waits for it."""
@@ -252,8 +267,8 @@ class Mailbox:
         one = _absent_of(document)
         self._absent[one.id] = one
 
-    def restore_held(self, document: Any) -> None:
-        """Take mail that an earlier broker held; ValueError where it is none."""
+    def restore_held(self, document: Any) -> Held:
+        """Take mail that an earlier broker held, and return it; ValueError where it is none."""
         held = _held_of(document)
         held.size_bytes = len(self._codec.dump(document))
         recipient = _absent_of(document.get("recipient"))
@@ -261,6 +276,7 @@ class Mailbox:
         self._held[held.number] = held
         self._held_bytes += held.size_bytes
         self._last_number = max(self._last_number, held.number)
+        return held
 
     def _drop(self, held: Held, turn: Turn) -> None:
         del self._held[held.number]
@@ -346,6 +362,7 @@ def _held_document(held: Held) -> dict[str, Any]:
         "isPassive": held.is_passive,
         "receivedMs": held.received_ms,
         "untilMs": held.until_ms,
+        "contentKey": held.content_key,
     }
 
 
@@ -363,6 +380,7 @@ def _held_of(document: Any) -> Held:
         until = document["untilMs"]
         return Held(
             number=int(document["number"]),
+            scope=document["recipient"]["scope"],
             recipient_id=str(document["recipient"]["id"]),
             sender=row,
             message_id=str(document["messageId"]),
@@ -371,6 +389,7 @@ def _held_of(document: Any) -> Held:
             is_passive=bool(document["isPassive"]),
             received_ms=int(document["receivedMs"]),
             until_ms=None if until is None else int(until),
+            content_key=str(document.get("contentKey", "")),
         )
     except (KeyError, TypeError) as error:
         raise ValueError("not held mail") from error

@@ -31,6 +31,7 @@ from tieline.engine.brokering.sessions import Session
 from tieline.engine.brokering.staging import STAGING_MS, Staged
 from tieline.engine.brokering.state import State
 from tieline.engine.brokering.targets import Target, target_of
+from tieline.engine.brokering.topology import is_visible
 from tieline.engine.brokering.turn import Turn
 
 __all__ = ["FRAME_BYTES_MAX", "cancel", "pass_receipt", "release_staged", "send"]
@@ -64,7 +65,7 @@ def send(state: State, sender: Session, asked: SendAsked, turn: Turn) -> None:
         else:
             answer = _carried(state, sender, target, letter, asked, turn)
             if sender.features.is_recorded and not isinstance(answer, Failed):
-                record = Record(sender.id, target.id, to, letter, answer, turn.now.mono_ms)
+                record = Record(sender.place, target.id, to, letter, answer, turn.now.mono_ms)
                 state.records.add(record)
     turn.say(sender.link, answer)
 
@@ -81,7 +82,7 @@ def _recorded_answer(
     """Return the answer of a send that was made before, or None for a new one."""
     if not sender.features.is_recorded:
         return None
-    record = state.records.find(sender.id, letter.message_id, turn.now.mono_ms)
+    record = state.records.find(sender.place, letter.message_id, turn.now.mono_ms)
     if record is None:
         return None
     found_id = target_id if isinstance(target, Failed) else target.id
@@ -129,7 +130,7 @@ def _judged(
     if letter.reply_to is not None and answered is None:
         return refused("Reply target does not match a pending ask", "E_REPLY_TARGET")
     if letter.supersedes is not None:
-        record = state.records.find(sender.id, letter.supersedes, turn.now.mono_ms)
+        record = state.records.find(sender.place, letter.supersedes, turn.now.mono_ms)
         if record is None or record.target_id != target.id or isinstance(record.outcome, Failed):
             return refused("Superseded message is not one to this target", "E_SUPERSEDE_TARGET")
     if letter.is_ask:
@@ -209,7 +210,7 @@ def _supersede(state: State, sender: Session, target: Target, letter: Letter, tu
     assert letter.supersedes is not None, "only what supersedes comes here"
     state.asks.cancel(sender.id, letter.supersedes, turn)
     state.mailbox.withdraw(sender.id, letter.supersedes, turn)
-    record = state.records.find(sender.id, letter.supersedes, turn.now.mono_ms)
+    record = state.records.find(sender.place, letter.supersedes, turn.now.mono_ms)
     if record is not None:
         record.outcome = Failed(letter.supersedes, "Message was superseded", "E_DELIVERY_SUPERSEDED")
     if isinstance(target, Session):
@@ -222,7 +223,7 @@ def _supersede(state: State, sender: Session, target: Target, letter: Letter, tu
 def cancel(state: State, sender: Session, asked: MessageCancelled, turn: Turn) -> None:
     """Take a message back: out of the mailbox, or by a word to who has it; answer as for a send."""
     message_id = asked.message_id
-    record = state.records.find(sender.id, message_id, turn.now.mono_ms)
+    record = state.records.find(sender.place, message_id, turn.now.mono_ms)
     if record is None or isinstance(record.outcome, Failed):
         turn.say(
             sender.link, Failed(message_id, "Message is not one that can be cancelled", "E_INVALID_TARGET")
@@ -231,7 +232,7 @@ def cancel(state: State, sender: Session, asked: MessageCancelled, turn: Turn) -
     state.asks.cancel(sender.id, message_id, turn)
     if state.mailbox.withdraw(sender.id, message_id, turn) is None:
         target = state.sessions.of_id(record.target_id)
-        if target is None or target.features.needs_plain:
+        if target is None or target.features.needs_plain or not is_visible(sender, target):
             reason = "Recipient cannot be told to cancel"
             turn.say(sender.link, Failed(message_id, reason, "E_TARGET_DISCONNECTED"))
             return
@@ -242,9 +243,9 @@ def cancel(state: State, sender: Session, asked: MessageCancelled, turn: Turn) -
 
 def pass_receipt(state: State, recipient: Session, told: ReceiptTold, turn: Turn) -> None:
     """Pass a recipient's word on to who sent it the message; nobody else's word is passed."""
-    sender_id = state.records.sender_of(recipient.id, told.message_id)
-    sender = None if sender_id is None else state.sessions.of_id(sender_id)
-    if sender is not None:
+    place = state.records.sender_of(recipient.id, told.message_id)
+    sender = None if place is None else state.sessions.of_id(place.id)
+    if sender is not None and sender.place == place and is_visible(sender, recipient):
         turn.say(sender.link, ReceiptPassed(recipient.row(), told.receipt))
 
 
@@ -255,7 +256,7 @@ def release_staged(state: State, turn: Turn) -> None:
         sender = state.sessions.of_id(staged.sender.session_id)
         if target is None:
             continue
-        if sender is not None:
+        if sender is not None and sender.epoch == staged.sender.epoch:
             _delivered(state, sender, target, staged.letter, turn)
         else:
             _delivered_from(state, staged.sender, target, staged.letter, turn)

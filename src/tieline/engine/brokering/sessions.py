@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tieline.engine.brokering.contract import Extension, Fields, Join, Lineage, Row
 from tieline.engine.brokering.features import Features
+from tieline.engine.brokering.records import Place
 from tieline.engine.brokering.topology import Placed, is_child, is_visible
 
 __all__ = ["BOUNDED_SESSIONS_MAX", "Session", "Sessions"]
@@ -65,6 +66,11 @@ class Session:
         return str(self._fields["id"])
 
     @property
+    def place(self) -> Place:
+        """Where it stands: the same id in another scope is somebody else."""
+        return Place(self.scope, self.id)
+
+    @property
     def name(self) -> str | None:
         """What it calls itself now; None for nothing."""
         name = self._fields.get("name")
@@ -93,11 +99,14 @@ class Session:
 
     def change(self, changes: Fields) -> bool:
         """Take what a session tells of itself, None for nothing more; return whether it differs."""
-        before = self._fields
-        after = {**before, **changes}
-        self._fields = {name: value for name, value in after.items() if value is not None}
-        self._row = None
-        return self._fields != before
+        before, after = self._fields, dict(self._fields)
+        for name, value in changes.items():
+            if value is None:
+                after.pop(name, None)
+            else:
+                after[name] = value
+        self._fields, self._row = after, None
+        return after != before
 
     def bind(self, application_guard: str | None) -> None:
         """Take the revision that guarded sends must name, or None to take no more of them."""

@@ -6,8 +6,13 @@ meanwhile go with the next sync, all at once. Most plans have none and wait for 
 
 Rule 1: of a plan, rows are durable before any output is written, outputs keep their order, closes come last.
 Rule 2: when rows cannot be kept, nothing of that plan or of a later one is said: this broker ends, and its
-    sessions ask the next one, which knows what was kept.
+    sessions ask the next one, which knows what was kept. Where rows are only let go of, and there is no room
+    even for that, they go with the next ones: the journal then knows too much, never too little.
 Rule 3: this module knows no frame and no rule of routing.
+Rule 4: a session is heard for as long as it takes its answers, and `HEARING_SECONDS` at a time: what it asks
+    for is not made before it can be written, and the others have their turns between.
+Rule 5: mail is put into words when its far end takes it: all that may wait for one session would not fit
+    between two of its reads. What is said after it stays behind it.
 
 Source: reference/intercom.md 6.3; specification of the intercom, "Persistence and lifecycle";
 DESIGN.md 2; reference/reliability.md K14.
@@ -20,10 +25,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
-from tieline.engine.brokering.contract import Command, Drop, Lost, Opened, Plan, Put, Tick
+from tieline.engine.brokering.contract import Command, Delivery, Drop, Lost, Opened, Output, Plan, Put, Tick
 from tieline.engine.brokering.hub import Hub
+from tieline.errors import Refused
 from tieline.model.moment import Moment
-from tieline.shell.hub import CLOSE_SECONDS_MAX, HubLine
+from tieline.shell.hub import CLOSE_SECONDS_MAX, UNREAD_BYTES_MAX, HubLine
 from tieline.wire.intercom.protocol import BrokerLink
 from tieline.wire.intercom.saying import FrameCodec
 
@@ -32,6 +38,9 @@ __all__ = ["IDLE_MS", "Keeping", "Sessions"]
 IDLE_MS = 5_000
 """How long a broker without sessions and without mail waits for the next session."""
 ROWS_PER_COMMIT_MAX = 4_096
+HEARING_SECONDS = 0.005
+PLANS_MAX = 1_024
+"""So many plans may wait for stable storage; then nobody is heard until it is reached."""
 CLOSE_POLL_SECONDS = 0.01
 
 
@@ -40,6 +49,60 @@ class Keeping(Protocol):
 
     def commit(self, rows: list[Put | Drop]) -> None:
         """Keep and drop these, synced."""
+
+
+class _Far:
+    """One session's end: what it said and was not heard yet, and what is to be said behind its mail."""
+
+    __slots__ = ("_behind", "_behind_bytes", "is_hearing", "is_lost", "line", "link", "unheard")
+
+    def __init__(self, link: BrokerLink, line: HubLine) -> None:
+        self.link, self.line = link, line
+        self.unheard: deque[Command] = deque()
+        self.is_hearing = False  # whether its next turn is arranged
+        self.is_lost = False
+        self._behind: deque[Output | bytes] = deque()
+        self._behind_bytes = 0
+
+    def say(self, output: Output) -> None:
+        """Say this, now or behind what waits; `flush` or `go_on` writes it."""
+        if self.is_lost or self.line.is_closing:
+            return
+        if isinstance(output, Delivery) and output.is_mail:
+            self.flush()
+            self._behind.append(output)
+            self.go_on()
+            return
+        self.link.send(output)
+        if self._behind:
+            data = self.link.data_to_send()
+            self._behind.append(data)
+            self._behind_bytes += len(data)
+            if self._behind_bytes > UNREAD_BYTES_MAX:
+                self.line.abort()
+
+    def go_on(self) -> None:
+        """Write what waits, for as long as the far end takes it."""
+        while self._behind and not self.line.is_paused:
+            self.flush()
+            one = self._behind.popleft()
+            if isinstance(one, bytes):
+                self._behind_bytes -= len(one)
+                self.line.write(one)
+            else:
+                self.link.send(one)
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what was said."""
+        data = self.link.data_to_send()
+        if data:
+            self.line.write(data)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether something that was said is still here."""
+        return bool(self._behind) or self.line.unread_bytes > 0
 
 
 class Sessions:
@@ -61,11 +124,12 @@ class Sessions:
         self._hub, self._codec, self._keeping = hub, codec, keeping
         self._mint, self._clock = mint, clock
         self._loop = asyncio.get_running_loop()
-        self._links: dict[int, tuple[BrokerLink, HubLine]] = {}
+        self._links: dict[int, _Far] = {}
         self._link_count = 0
         self._plans: deque[Plan] = deque()
         self._writer = ThreadPoolExecutor(1, "mail")
         self._writing: asyncio.Future[None] | None = None
+        self._undropped: list[Put | Drop] = []  # what a full disk did not let go of
         self._kept_count = 0  # so many of the first plans are kept, and not said yet
         self._is_saying = False
         self._timer: asyncio.TimerHandle | None = None
@@ -85,26 +149,63 @@ class Sessions:
         """A far end of this user connected; return the number of its link."""
         self._link_count += 1
         number = self._link_count
-        self._links[number] = (BrokerLink(number, self._mint, self._codec), line)
+        self._links[number] = _Far(BrokerLink(number, self._mint, self._codec), line)
         self._ask(Opened(number, line.process_id))
         return number
 
     def received(self, number: int, data: bytes) -> None:
         """Bytes came in."""
-        found = self._links.get(number)
-        if found is None:
-            return
-        link, line = found
-        for command in link.receive_data(data, self._clock()):
-            self._ask(command)
-        self._flush(link, line)
-        if link.is_closed:
-            self._hang_up(number)
+        far = self._links.get(number)
+        if far is not None:
+            far.unheard.extend(far.link.receive_data(data, self._clock()))
+            far.flush()
+            self._hear(number)
+
+    def readable(self, number: int) -> None:
+        """The far end took what waited for it."""
+        far = self._links.get(number)
+        if far is not None:
+            far.go_on()
+            self._hear(number)
 
     def lost(self, number: int) -> None:
-        """The socket is closed, by whoever."""
-        if self._links.pop(number, None) is not None:
+        """The socket is closed, by whoever; what was read from it before still counts."""
+        far = self._links.get(number)
+        if far is not None:
+            far.is_lost = True
+            self._hear(number)
+
+    def _hear(self, number: int) -> None:
+        """Hear what a session said, a turn long; then read it again, or close it where it broke the rules."""
+        far = self._links.get(number)
+        if far is None or far.is_hearing:
+            return
+        until = self._loop.time() + HEARING_SECONDS
+        while far.unheard and self._may_hear(far):
+            self._ask(far.unheard.popleft())
+            if self._loop.time() >= until:
+                far.is_hearing = True
+                self._loop.call_soon(self._hear_again, number, far)
+                break
+        if self._links.get(number) is not far:
+            return
+        far.line.hold(is_held=bool(far.unheard))
+        if far.unheard or far.is_hearing:
+            return
+        if far.is_lost:
+            del self._links[number]
             self._ask(Lost(number))
+        elif far.link.is_closed:
+            self._hang_up(number)
+
+    def _hear_again(self, number: int, far: _Far) -> None:
+        far.is_hearing = False
+        self._hear(number)
+
+    def _may_hear(self, far: _Far) -> bool:
+        # Who is gone or broke the rules gets no answer that could pile up for long.
+        is_taking = far.is_lost or far.link.is_closed or not far.line.is_paused
+        return is_taking and len(self._plans) < PLANS_MAX
 
     # ------------------------------------------------------------ what the hub orders
 
@@ -143,43 +244,45 @@ class Sessions:
                 break
             rows += plan.rows
             count += 1
+        rows, self._undropped = self._undropped + rows, []
         self._writing = self._loop.run_in_executor(self._writer, self._keeping.commit, rows)
-        self._writing.add_done_callback(partial(self._kept, count))
+        self._writing.add_done_callback(partial(self._kept, count, rows))
 
-    def _kept(self, plan_count: int, done: "asyncio.Future[None]") -> None:
+    def _kept(self, plan_count: int, rows: list[Put | Drop], done: "asyncio.Future[None]") -> None:
         self._writing = None
         self.failure = done.exception()
+        is_full = isinstance(self.failure, Refused) and self.failure.code == "QUEUE_FULL"
+        if is_full and not any(isinstance(row, Put) for row in rows):
+            self.failure, self._undropped = None, rows
         if self.failure is not None:
             self.is_over.set()
             return
         self._kept_count = plan_count
+        was_full = len(self._plans) >= PLANS_MAX
         self._carry_out()
         self._arm()
+        if was_full:
+            for number in [number for number, far in self._links.items() if far.unheard]:
+                self._hear(number)
 
     def _say(self, plan: Plan) -> None:
-        spoken: dict[int, tuple[BrokerLink, HubLine]] = {}
+        spoken: dict[int, _Far] = {}
         for number, output in plan.outputs:
-            found = self._links.get(number)
-            if found is not None:
-                found[0].send(output)
-                spoken[number] = found
-        for link, line in spoken.values():
-            self._flush(link, line)
+            far = self._links.get(number)
+            if far is not None:
+                far.say(output)
+                spoken[number] = far
+        for far in spoken.values():
+            far.flush()
         for number in plan.closes:
             self._hang_up(number)
-
-    @staticmethod
-    def _flush(link: BrokerLink, line: HubLine) -> None:
-        data = link.data_to_send()
-        if data:
-            line.write(data)
 
     def _hang_up(self, number: int) -> None:
         """Close a link; the hub is told at once, so that nothing more is routed to it."""
         found = self._links.pop(number, None)
         if found is not None:
-            self._flush(*found)
-            found[1].close()
+            found.flush()
+            found.line.close()
             self._ask(Lost(number))
 
     # ------------------------------------------------------------ time
@@ -208,7 +311,8 @@ class Sessions:
         if self._idle_since_ms is not None and now_ms >= self._idle_since_ms + IDLE_MS:
             self.is_over.set()
         elif self._deadline_ms is not None and now_ms >= self._deadline_ms:
-            self._ask(Tick())
+            unread = frozenset(number for number, far in self._links.items() if far.is_unread)
+            self._ask(Tick(unread))
         else:
             self._arm()
 
@@ -222,13 +326,13 @@ class Sessions:
             await asyncio.wait([self._writing])
             await asyncio.sleep(0)  # its callback says what was kept, and may start the next
         links, self._links = self._links, {}
-        for link, line in links.values():
+        for far in links.values():
             if self.failure is None:
-                self._flush(link, line)
-                line.close()
+                far.flush()
+                far.line.close()
             else:
-                line.abort()
+                far.line.abort()
         until = self._loop.time() + CLOSE_SECONDS_MAX
-        while any(line.is_open for _, line in links.values()) and self._loop.time() < until:  # noqa: ASYNC110 - only here
+        while any(far.line.is_open for far in links.values()) and self._loop.time() < until:  # noqa: ASYNC110 - only here
             await asyncio.sleep(CLOSE_POLL_SECONDS)
         self._writer.shutdown()

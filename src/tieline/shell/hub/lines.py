@@ -3,7 +3,8 @@
 Rule 1: the kernel's word on who is at the other end comes before the first byte is read.
 Rule 2: what waits for a far end is bounded; one that lets more wait is hung up on, and loses it visibly.
     Until then nothing is dropped, and nobody else waits for it.
-Rule 3: a far end that does not read is not read either, so that what it asks for cannot pile up.
+Rule 3: a far end that does not read is not read either, so that what it asks for cannot pile up; nor is one
+    whose words still wait to be heard.
 
 Source: reference/intercom.md 6.2; reference/reliability.md S7, K14.
 """
@@ -34,6 +35,9 @@ class Sessions(Protocol):
     def received(self, number: int, data: bytes) -> None:
         """Bytes came in."""
 
+    def readable(self, number: int) -> None:
+        """The far end took what waited for it: more may be written."""
+
     def lost(self, number: int) -> None:
         """The socket is closed."""
 
@@ -47,6 +51,7 @@ class HubLine(asyncio.Protocol):
         self._number: int | None = None
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
+        self._is_held = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Check the far end's user, then take it."""
@@ -66,6 +71,21 @@ class HubLine(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether the socket is not closed yet."""
         return self._transport is not None
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing can be written any more."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the far end leaves so much unread that no more should be written now."""
+        return self._is_paused
+
+    @property
+    def unread_bytes(self) -> int:
+        """How many bytes were handed over and not taken by the kernel yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def data_received(self, data: bytes) -> None:
         """Hand bytes on."""
@@ -98,17 +118,31 @@ class HubLine(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def hold(self, *, is_held: bool) -> None:
+        """Read no more for now, or again: what was read has not been heard yet."""
+        self._is_held = is_held
+        self._settle_reading()
+
     def pause_writing(self) -> None:
         """The far end does not read: nor do we."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._is_paused = True
-            self._transport.pause_reading()
+        self._is_paused = True
+        self._settle_reading()
 
     def resume_writing(self) -> None:
         """The far end reads again."""
-        if self._is_paused and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
         self._is_paused = False
+        self._settle_reading()
+        if self._number is not None:
+            self._sessions.readable(self._number)
+
+    def _settle_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._is_paused or self._is_held:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
 
 
 def serve(sessions: Sessions, sock: socket.socket, failed: Callable[[BaseException], None]) -> Listener:

@@ -14,6 +14,7 @@ Source: reference/intercom.md 4.6, 6.3; reference/reliability.md F1, F2, F4, K4,
 """
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -42,6 +43,10 @@ _PUT: Final = (
     " ON CONFLICT(kind, key) DO UPDATE SET body = excluded.body"
 )
 _DROP: Final = "DELETE FROM held WHERE kind = ? AND key = ?"
+
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_ESCAPE: Final = re.compile(r"\\(?:\\|(d[89a-f][0-9a-f]{2}))")
 
 
 class MailJournal:
@@ -92,7 +97,7 @@ class MailJournal:
         """
         with telling_damage(self._path):
             rows = list(self._connection.execute("SELECT kind, key, body FROM held ORDER BY number"))
-        return [Put(kind, key, bytes(body)) for kind, key, body in rows]
+        return [Put(kind, _unescaped(key), bytes(body)) for kind, key, body in rows]
 
     def commit(self, rows: Iterable[Put | Drop]) -> None:
         """Keep and drop these rows, in their order, in one synced transaction.
@@ -108,9 +113,9 @@ class MailJournal:
             with self._connection:
                 for row in rows:
                     if isinstance(row, Put):
-                        self._connection.execute(_PUT, (row.kind, row.key, row.body))
+                        self._connection.execute(_PUT, (row.kind, _escaped(row.key), row.body))
                     else:
-                        self._connection.execute(_DROP, (row.kind, row.key))
+                        self._connection.execute(_DROP, (row.kind, _escaped(row.key)))
         except apsw.FullError as error:
             text = f"no space to keep mail in {self._path}; nothing was changed"
             raise Refused("QUEUE_FULL", text, is_retryable=True).advising(SPACE_ACTION) from error
@@ -122,6 +127,15 @@ class MailJournal:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def _escaped(key: str) -> str:
+    """Return a key as the library takes it, which takes no half of a surrogate pair; a session may."""
+    return _HALF.sub(lambda found: f"\\{ord(found[0]):04x}", key.replace("\\", "\\\\"))
+
+
+def _unescaped(key: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "\\", key)
 
 
 def _make_file(directory: Directory) -> bool:

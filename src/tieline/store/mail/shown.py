@@ -59,7 +59,7 @@ class ShownRows:
                 self._failed(error)
 
     def _follow_ask(self, row: Put | Drop) -> None:
-        name = _ask_name(row.key.rpartition("\n")[2])
+        name = _ask_name(row.key.partition("\n")[2])
         if isinstance(row, Put):
             with self._opened(ASKS) as directory:
                 directory.write_atomic(name, row.body, sync=False)

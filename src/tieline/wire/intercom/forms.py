@@ -29,6 +29,7 @@ __all__ = [
     "recorded_letter",
     "recorded_presence",
     "recorded_session",
+    "recorded_view",
 ]
 
 Fields = Mapping[str, Any]
@@ -173,6 +174,12 @@ def recorded_presence(frame: Fields) -> dict[str, Any]:
         for name, check in _RECORDED_PRESENCE.items()
         if name in frame and (frame[name] is None or check(frame[name]))
     }
+
+
+def recorded_view(session: Fields) -> dict[str, Any]:
+    """Return of a session of another form what revision N would take from one of its own."""
+    checks = _RECORDED_PRESENCE | _RECORDED_SESSION | _RECORDED_REQUIRED
+    return {name: session[name] for name, check in checks.items() if name in session and check(session[name])}
 
 
 def extensions(value: object) -> tuple[Extension, ...] | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tieline.engine.brokering import contract
 from tieline.engine.brokering.features import Features
-from tieline.wire.intercom.forms import is_label, plain_session
+from tieline.wire.intercom.forms import is_label, plain_session, recorded_view
 from tieline.wire.intercom.framing import FRAME_BYTES_MAX, payload
 from tieline.wire.intercom.reading import dump, parse
 
@@ -106,11 +106,11 @@ def _plain_row(row: contract.Row) -> Mapping[str, Any]:
 
 def _recorded_row(row: contract.Row) -> Mapping[str, Any]:
     """Return a session as readers of revision N demand it: with a process and two times, always."""
-    fields = row.fields
+    fields = recorded_view(row.fields) if row.features.needs_plain else row.fields
     standing = {
         "pid": row.process_id,
         "startedAt": row.joined_ms,
-        "lastActivity": fields.get("lastSeen", row.joined_ms),
+        "lastActivity": row.fields.get("lastSeen", row.joined_ms),
     }
     shown: _Frame = {"id": row.session_id, "endpointEpoch": row.epoch}
     for name in _RECORDED_ORDER:

@@ -76,3 +76,14 @@ def test_open_asks_of_one_asker_are_bounded() -> None:
         opened(asks, identity=str(number))
     assert not asks.has_room("a")
     assert asks.has_room("b")
+
+
+def test_asker_that_is_not_refused_loses_its_oldest_edge() -> None:
+    """What is kept of one session's asks is bounded, whatever it sends."""
+    asks = Asks(FrameCodec())
+    for number in range(ASKS_PER_ASKER_MAX):
+        opened(asks, identity=str(number))
+    rows = opened(asks, identity="more")
+    assert [(type(row), row.key) for row in rows] == [(Drop, "a\n0"), (Put, "a\nmore")]
+    assert len(asks) == ASKS_PER_ASKER_MAX
+    assert opened(asks, identity="more") == []

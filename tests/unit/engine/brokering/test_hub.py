@@ -149,3 +149,26 @@ def test_expired_mail_is_told_to_its_sender_and_on_record() -> None:
 def test_row_that_cannot_be_read_goes_alone(body: bytes) -> None:
     """What is no mail any more is dropped, the rest is restored."""
     assert not Room([Put("mail", "k", body)]).journal
+
+
+@pytest.mark.clause("intercom-52", "intercom-53")
+def test_repeat_of_mail_that_an_earlier_broker_held_is_not_held_twice() -> None:
+    """Its sender may not have heard that it is held; what it says else under that id is refused as ever."""
+    room = Room()
+    room.join_recorded("a")
+    room.join_recorded("b")
+    room.close(room.ends["b"])
+    send = {
+        "type": "send",
+        "to": "session-b",
+        "message": {"id": "m", "timestamp": 1, "content": {"text": "x"}},
+    }
+    room.send("a", send)
+    after = Room(list(room.journal.values()))
+    after.join_recorded("a")
+    after.send("a", send)
+    assert after.heard("a")[-1]["delivery"] == "queued"
+    assert after.hub.held_count == 1
+    other = send | {"message": {"id": "m", "timestamp": 1, "content": {"text": "y"}}}
+    after.send("a", other)
+    assert after.heard("a")[-1]["code"] == "E_MESSAGE_ID_REUSE"

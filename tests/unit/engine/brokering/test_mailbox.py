@@ -77,9 +77,13 @@ def test_handed_mail_is_held_until_its_socket_lived_on() -> None:
     mailbox.hand_over(back, mailbox.inherited_by(back, iter([back])), turn())
     mailbox.returned(back, turn())
     early, late = turn(999 + HANDOVER_MS), turn(1_000 + HANDOVER_MS)
-    mailbox.settle(early)
+    mailbox.settle((), early)
     assert early.rows == []
-    mailbox.settle(late)
+    mailbox.settle({2}, late)
+    assert late.rows == []
+    assert mailbox.handover_due_ms == late.now.mono_ms + HANDOVER_MS
+    late = turn(1_000 + 2 * HANDOVER_MS)
+    mailbox.settle({7}, late)
     assert [row.kind for row in late.rows] == ["mail", "mail", "parked"]
     assert (len(mailbox), mailbox.absent("kid")) == (0, None)
 
@@ -175,3 +179,14 @@ def test_absences_are_bounded_and_one_with_mail_is_never_forgotten(monkeypatch: 
     mailbox.left(session("four", 4, lineage=KID), turn(), is_parked=True)
     assert [one.id for one in mailbox] == ["one", "three"]
     mailbox.forget("nobody", turn())
+
+
+@pytest.mark.clause("intercom-133", "intercom-134")
+def test_mail_of_one_scope_is_not_for_the_same_id_in_another() -> None:
+    """Who comes and goes under the id meanwhile is somebody else: it gets no mail and displaces none."""
+    mailbox = box(session("n", 1, RECORDED, scope="a"), is_parked=False)
+    hold(mailbox, "n", "secret")
+    mailbox.left(session("n", 2, RECORDED, scope="b"), turn(), is_parked=False)
+    other, same = session("n", 3, RECORDED, scope="b"), session("n", 4, RECORDED, scope="a")
+    assert mailbox.inherited_by(other, iter([other])) == []
+    assert [one.message_id for one in mailbox.inherited_by(same, iter([same]))] == ["secret"]

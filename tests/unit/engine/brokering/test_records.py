@@ -4,11 +4,13 @@ import pytest
 
 from tests.unit.engine.brokering.kit import letter
 from tieline.engine.brokering.contract import Delivered
-from tieline.engine.brokering.records import RECORD_MS, RECORDS_PER_SENDER_MAX, Record, Records
+from tieline.engine.brokering.records import RECORD_MS, RECORDS_PER_SENDER_MAX, Place, Record, Records
 
 
 def record(identity: str, sender: str = "a", at_ms: int = 0) -> Record:
-    return Record(sender, "b", "name", letter(identity, content_key="k"), Delivered(identity), at_ms)
+    return Record(
+        Place(None, sender), "b", "name", letter(identity, content_key="k"), Delivered(identity), at_ms
+    )
 
 
 @pytest.mark.clause("intercom-52", "intercom-53")
@@ -26,10 +28,10 @@ def test_record_lives_for_an_hour() -> None:
     """Then it is not found, and a sweep forgets it and who sent it."""
     records = Records()
     records.add(record("m"))
-    assert records.find("a", "m", RECORD_MS - 1) is not None
-    assert records.find("a", "m", RECORD_MS) is None
-    assert records.find("b", "m", 0) is None
-    assert records.sender_of("b", "m") == "a"
+    assert records.find(Place(None, "a"), "m", RECORD_MS - 1) is not None
+    assert records.find(Place(None, "a"), "m", RECORD_MS) is None
+    assert records.find(Place("s", "a"), "m", 0) is None
+    assert records.sender_of("b", "m") == Place(None, "a")
     records.sweep(RECORD_MS - 1)
     assert len(records) == 1
     records.sweep(RECORD_MS)
@@ -43,8 +45,8 @@ def test_oldest_record_gives_way_where_a_sender_has_too_many() -> None:
         records.add(record(str(number)))
     records.add(record("7"))
     assert len(records) == RECORDS_PER_SENDER_MAX
-    assert records.find("a", "0", 0) is None
-    assert records.find("a", "1", 0) is not None
+    assert records.find(Place(None, "a"), "0", 0) is None
+    assert records.find(Place(None, "a"), "1", 0) is not None
 
 
 def test_oldest_records_of_all_give_way_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,4 +56,4 @@ def test_oldest_records_of_all_give_way_where_there_are_too_many(monkeypatch: py
     for sender in ("a", "b", "c", "d", "d"):
         records.add(record(f"of {sender} {len(records)}", sender))
     assert len(records) == 3
-    assert records.find("a", "of a 0", 0) is None
+    assert records.find(Place(None, "a"), "of a 0", 0) is None

@@ -218,3 +218,47 @@ def test_mail_that_has_no_room_or_is_guarded_wrongly_fails() -> None:
         answer = said(room, "s", "session-kid", str(number))
     assert "full" in answer["reason"]
     assert "not negotiated" in said(room, "s", "session-kid", guard={})["reason"]
+
+
+REPLACING = {"delivery": "queue", "queueMode": "replace", "threadId": "t"}
+
+
+@pytest.mark.clause("intercom-42", "intercom-68")
+def test_staged_update_is_from_who_sent_it_and_not_from_who_has_its_id_now() -> None:
+    """The next holder of the id may be hidden from the recipient."""
+    room = Room()
+    room.join("a", name="first")
+    room.join("b", status="idle")
+    said(room, "a", "b", **REPLACING)
+    room.close(room.ends["a"])
+    room.join("c", id="session-a", rootSessionId="z", parentSessionId="z", name="hidden")
+    room.heard("b")
+    room.pass_time(2_000)
+    (message,) = room.heard("b")
+    assert message["from"]["name"] == "first"
+    assert "rootSessionId" not in message["from"]
+
+
+@pytest.mark.clause("intercom-133")
+def test_what_was_sent_in_one_scope_is_unknown_to_the_same_id_in_another() -> None:
+    """No receipt, no cancellation and no recorded answer crosses over."""
+    room = Room()
+    for name, scope in (("t", "a"), ("s", "a")):
+        room.register(name, recorded(name, scope))
+    said(room, "s", "t")
+    room.close(room.ends["s"])
+    room.register("s", recorded("s", "b"))
+    room.heard("s")
+    room.heard("t")
+    receipt = {"messageId": "m", "status": "queued", "timestamp": 1}
+    room.send("t", {"type": "message_receipt", "receipt": receipt})
+    assert room.heard("s") == []
+    room.send("s", {"type": "cancel_message", "messageId": "m"})
+    assert room.heard("s")[0]["code"] == "E_INVALID_TARGET"
+    assert said(room, "s", "t")["code"] == "E_TARGET_NOT_FOUND"
+    assert room.heard("t") == []
+
+
+def recorded(name: str, scope: str) -> dict[str, Any]:
+    session = {"cwd": "/w", "model": "m", "name": name, "pid": 1, "startedAt": 1, "lastActivity": 1}
+    return {"type": "register", "session": session, "sessionId": name, "scopeId": scope}

@@ -92,3 +92,13 @@ def test_bounded_sessions_are_counted_apart() -> None:
     first = sessions.of_id("one")
     assert first is not None
     assert [one.id for one in sessions.seen_by(first)] == ["one", "two"]
+
+
+@pytest.mark.clause("intercom-26")
+def test_null_under_an_unknown_field_is_kept() -> None:
+    """A change takes away what it names, and nothing else."""
+    one = session("one", 1, other=None, status="x")
+    assert one.change({"status": None, "lastSeen": 5})
+    fields = one.row().fields
+    assert ("status" in fields, fields["other"], fields["lastSeen"]) == (False, None, 5)
+    assert not one.change({"status": None})

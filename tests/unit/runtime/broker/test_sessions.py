@@ -10,7 +10,19 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from tieline.engine.brokering.contract import Command, Departed, Drop, Lost, Opened, Plan, Put, Tick
+from tieline.engine.brokering.contract import (
+    Command,
+    Delivery,
+    Departed,
+    Drop,
+    Lost,
+    Opened,
+    Plan,
+    Put,
+    Row,
+    Tick,
+)
+from tieline.engine.brokering.features import DIRECT
 from tieline.engine.brokering.hub import Hub
 from tieline.errors import Refused
 from tieline.model.moment import Moment
@@ -30,13 +42,25 @@ class Line:
     def __init__(self) -> None:
         self.written: list[Any] = []
         self.is_open = True
+        self.is_paused = False
+        self.is_held = False
+        self.pauses_after = 0  # frames; 0 for never
+        self.unread_bytes = 0
         self.ended = ""
+
+    @property
+    def is_closing(self) -> bool:
+        return not self.is_open
+
+    def hold(self, *, is_held: bool) -> None:
+        self.is_held = is_held
 
     def write(self, data: bytes) -> None:
         while data:
             (length,) = struct.unpack(">I", data[:4])
             self.written.append(msgspec.json.decode(data[4 : 4 + length]))
             data = data[4 + length :]
+        self.is_paused = 0 < self.pauses_after <= len(self.written)
 
     def close(self) -> None:
         self.is_open, self.ended = False, self.ended or "closed"
@@ -276,3 +300,125 @@ async def test_real_hub_and_link_fit(ground: Ground) -> None:
     link = BrokerLink(1, lambda: "x", codec)
     assert hub.restore([], ground.clock()).outputs == ()
     assert link.receive_data(b"", ground.clock()) == []
+
+
+def lists(count: int) -> bytes:
+    frames = [msgspec.json.encode({"type": "list", "requestId": str(number)}) for number in range(count)]
+    return b"".join(struct.pack(">I", len(frame)) + frame for frame in frames)
+
+
+@pytest.mark.clause("K14")
+async def test_session_that_takes_no_answers_is_heard_when_it_takes_them(ground: Ground) -> None:
+    """What it asked in one breath is answered for as long as it reads; meanwhile it is not read further."""
+    number, line = ground.join()
+    answer = Plan(outputs=((number, Departed("x")),))
+    ground.hub.answer = lambda command: answer if type(command).__name__ == "ListAsked" else Plan()
+    line.pauses_after = 3
+    ground.sessions.received(number, lists(10))
+    assert (len(line.written), line.is_held) == (3, True)
+    line.is_paused, line.pauses_after = False, 0
+    ground.sessions.readable(number)
+    assert (len(line.written), line.is_held) == (10, False)
+    ground.sessions.readable(99)
+    await ground.sessions.close()
+
+
+async def test_flood_of_one_session_leaves_the_others_their_turns(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is heard a turn at a time, what it said before it left still counts, and its end comes last."""
+    monkeypatch.setattr("tieline.runtime.broker.sessions.HEARING_SECONDS", 0.0)
+    number, line = ground.join()
+    await asyncio.sleep(0)
+    ground.hub.asked.clear()
+    ground.sessions.received(number, lists(50))
+    ground.sessions.received(number, lists(1))
+    ground.sessions.lost(number)
+    assert len(ground.hub.asked) < 5
+    monkeypatch.setattr("tieline.runtime.broker.sessions.HEARING_SECONDS", 1.0)
+    await asyncio.sleep(0.05)
+    assert [type(command).__name__ for command in ground.hub.asked] == ["ListAsked"] * 51 + ["Lost"]
+    assert line.written == []
+    await ground.sessions.close()
+
+
+@pytest.mark.clause("K14")
+async def test_nobody_is_heard_while_too_many_plans_wait_for_the_disk(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that stands still bounds what is decided; when it goes on, all of it is."""
+    monkeypatch.setattr("tieline.runtime.broker.sessions.PLANS_MAX", 4)
+    number, line = ground.join()
+    answer = Plan(rows=(ROW,), outputs=((number, Departed("x")),))
+    ground.hub.answer = lambda command: answer if type(command).__name__ == "ListAsked" else Plan()
+    ground.keeping.may_go.clear()
+    ground.sessions.received(number, lists(20))
+    assert line.is_held
+    assert sum(type(command).__name__ == "ListAsked" for command in ground.hub.asked) == 4
+    ground.keeping.may_go.set()
+    async with asyncio.timeout(5):
+        while len(line.written) < 20:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.005)
+    assert not line.is_held
+    await ground.sessions.close()
+
+
+MAIL = Delivery(
+    Row(fields={"id": "s"}, features=DIRECT, epoch="e", process_id=0, joined_ms=0), {}, 1, 2, is_mail=True
+)
+
+
+@pytest.mark.clause("intercom-131", "K14")
+async def test_mail_is_written_as_its_reader_takes_it_and_told_as_unread_till_then(ground: Ground) -> None:
+    """However much waits, no more than one message of it at a time; later words stay behind it."""
+    number, line = ground.join()
+    line.pauses_after = 2
+    outputs = (Departed("0"), *([MAIL] * 4), Departed("9"))
+    ground.plans(Plan(deadline_ms=0, outputs=tuple((number, output) for output in outputs)))
+    ground.say(number, type="list", requestId="1")
+    assert [frame["type"] for frame in line.written] == ["session_left", "message"]
+    async with asyncio.timeout(5):
+        while not isinstance(ground.hub.asked[-1], Tick):  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.005)
+    assert ground.hub.asked[-1] == Tick(frozenset({number}))
+    line.pauses_after = 0
+    line.is_paused = False
+    ground.sessions.readable(number)
+    kinds = [frame["type"] for frame in line.written]
+    assert kinds == ["session_left", *["message"] * 4, "session_left"]
+    await ground.sessions.close()
+
+
+@pytest.mark.clause("K14")
+async def test_words_behind_mail_that_is_not_taken_are_bounded(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without mail: who lets too much wait is hung up on, and told nothing more."""
+    monkeypatch.setattr("tieline.runtime.broker.sessions.UNREAD_BYTES_MAX", 500)
+    number, line = ground.join()
+    line.pauses_after = 1
+    ground.plans(Plan(outputs=((number, MAIL), (number, MAIL), *[(number, Departed("x" * 100))] * 20)))
+    ground.say(number, type="list", requestId="1")
+    assert (len(line.written), line.ended) == (1, "aborted")
+    await ground.sessions.close()
+
+
+@pytest.mark.clause("K4", "intercom-131")
+async def test_full_disk_that_lets_nothing_go_ends_no_broker(ground: Ground) -> None:
+    """What was dropped goes with the next rows; till then the journal knows too much, never too little."""
+    number, line = ground.join()
+    drop = Drop("mail", "1")
+    ground.plans(
+        Plan(rows=(drop,), outputs=((number, Departed("1")),)),
+        Plan(rows=(ROW,), outputs=((number, Departed("2")),)),
+    )
+    ground.keeping.error = Refused("QUEUE_FULL", "full")
+    ground.say(number, type="list", requestId="1")
+    async with asyncio.timeout(5):
+        while not line.written:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.005)
+    assert not ground.sessions.is_over.is_set()
+    ground.keeping.error = None
+    ground.say(number, type="list", requestId="2")
+    await ground.sessions.close()
+    assert ground.keeping.commits == [[drop, ROW]]

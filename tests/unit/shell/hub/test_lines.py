@@ -23,6 +23,10 @@ class Recorded:
         self.lines: list[HubLine] = []
         self.data = b""
         self.gone: list[int] = []
+        self.freed: list[int] = []
+
+    def readable(self, number: int) -> None:
+        self.freed.append(number)
 
     def accepted(self, line: HubLine) -> int:
         self.lines.append(line)
@@ -140,11 +144,42 @@ async def test_far_end_that_reads_again_is_read_again(private_home: Path) -> Non
         writer.write(b"question")
         await asyncio.sleep(0.05)
         assert sessions.data == b""
+        assert line.is_paused
+        assert line.unread_bytes > 0
+        assert sessions.freed == []
         got = 0
         while got < 4 * FRAME_BYTES:
             got += len(await reader.read(FRAME_BYTES))
         await until(lambda: sessions.data == b"question")
+        assert sessions.freed == [1]
+        assert (line.is_paused, line.unread_bytes) == (False, 0)
         line.abort()
+        assert line.is_closing
+        line.hold(is_held=True)
+        writer.close()
+
+
+async def test_far_end_that_is_held_is_not_read_until_it_is_let_go(private_home: Path) -> None:
+    """Also where it reads meanwhile: both causes have to end."""
+    sessions = Recorded()
+    async with listening(private_home, sessions) as path:
+        reader, writer = await asyncio.open_unix_connection(path, limit=1)
+        await until(lambda: sessions.lines)
+        (line,) = sessions.lines
+        line.hold(is_held=True)
+        line.write(bytes(4 * FRAME_BYTES))
+        writer.write(b"question")
+        got = 0
+        while got < 4 * FRAME_BYTES:
+            got += len(await reader.read(FRAME_BYTES))
+        await until(lambda: sessions.freed == [1])
+        await asyncio.sleep(0.02)
+        assert sessions.data == b""
+        line.hold(is_held=False)
+        await until(lambda: sessions.data == b"question")
+        line.abort()
+        await until(lambda: sessions.gone == [1])
+        assert line.unread_bytes == 0
         writer.close()
 
 

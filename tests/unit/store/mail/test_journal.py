@@ -45,6 +45,17 @@ def test_rows_are_found_again_in_the_order_of_their_first_put(directory: Directo
     again.close()
 
 
+def test_key_of_any_text_is_kept_apart_and_dropped(journal: MailJournal) -> None:
+    """Half of a surrogate pair, which a message may be named by, is not the text of its escape."""
+    keys = ["\ud800", "\\d800", "\\\\d800", "\\\ud800", "a\0b", "\\", "\U0001f600\udc00"]
+    journal.commit([Put("ask", key, key.encode("utf-8", "surrogatepass")) for key in keys])
+    assert [(row.key, row.body.decode("utf-8", "surrogatepass")) for row in journal.load()] == [
+        (key, key) for key in keys
+    ]
+    journal.commit([Drop("ask", key) for key in keys[:1]])
+    assert [row.key for row in journal.load()] == keys[1:]
+
+
 @pytest.mark.clause("S2")
 def test_journal_is_private_from_its_first_instant(directory: Directory, journal: MailJournal) -> None:
     """Whatever the umask; its log, too."""

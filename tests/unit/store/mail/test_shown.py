@@ -39,6 +39,12 @@ def test_open_ask_is_a_private_file_until_it_is_closed(private_home: Path, shown
     assert names(private_home, "pending-asks") == []
 
 
+def test_ask_whose_id_holds_a_line_end_is_named_after_all_of_it(private_home: Path, shown: ShownRows) -> None:
+    """What stands behind the line end may be another ask's id."""
+    shown.follow([Put("ask", "asker\nm", b"1"), Put("ask", "asker\nx\nm", b"2")])
+    assert names(private_home, "pending-asks") == ["m.json", "x%0Am.json"]
+
+
 @pytest.mark.clause("intercom-102")
 def test_ask_of_another_asker_with_the_same_id_keeps_its_file(private_home: Path, shown: ShownRows) -> None:
     """The file shows the newest; only that one's end removes it."""

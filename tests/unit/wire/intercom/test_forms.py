@@ -170,3 +170,17 @@ def test_recorded_letter_may_hold_what_the_strict_form_forbids() -> None:
         MESSAGE | {"senderSequence": "1"},
     ):
         assert forms.recorded_letter(wrong) is None
+
+
+def test_view_of_another_forms_session_holds_what_revision_n_takes() -> None:
+    """Fields that the strict form keeps unread are not passed on as something they are not."""
+    told = {
+        "cwd": "/w",
+        "model": "m",
+        "pid": 5,
+        "startedAt": "x",
+        "status": None,
+        "contextUsage": [1],
+        "other": 1,
+    }
+    assert forms.recorded_view(told) == {"cwd": "/w", "model": "m", "pid": 5}

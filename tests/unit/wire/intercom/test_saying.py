@@ -43,6 +43,18 @@ def test_rows_have_the_form_that_their_readers_demand() -> None:
     assert plain[0] == DIRECT_ROW.fields
     recorded = parse(codec.payload(RECORDED, listing) or b"")["sessions"]
     assert all(recorded_session(row) is not None for row in recorded)
+    spoilt = {
+        "pid": "x",
+        "startedAt": None,
+        "lastActivity": True,
+        "name": 3,
+        "tmuxPane": 5,
+        "extensions": "a",
+    }
+    odd = Row(fields={**DIRECT_ROW.fields, **spoilt}, features=DIRECT, epoch="e", process_id=4, joined_ms=3)
+    (row,) = parse(codec.payload(RECORDED, contract.Listing("x", (odd,))) or b"")["sessions"]
+    assert recorded_session(row) is not None
+    assert (row["pid"], row["startedAt"], "extensions" in row, "tmuxPane" in row) == (4, 3, False, False)
     assert (recorded[0]["pid"], recorded[0]["startedAt"], recorded[0]["lastActivity"]) == (0, 3, 5)
 
 

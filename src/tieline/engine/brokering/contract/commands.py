@@ -190,7 +190,12 @@ class WakeTold(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time passed: due when the last plan's `deadline_ms` is reached."""
+    """Time passed: due when the last plan's `deadline_ms` is reached.
+
+    `unread`: links whose far ends have not taken yet what was said to them.
+    """
+
+    unread: frozenset[int] = frozenset()
 
 
 Command = (

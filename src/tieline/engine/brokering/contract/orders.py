@@ -58,12 +58,16 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """A message for this session; wall times say when the broker took it and let it go."""
+    """A message for this session; wall times say when the broker took it and let it go.
+
+    `is_mail`: it waited for this session, and still does until the far end took it.
+    """
 
     sender: Row
     fields: Fields
     received_ms: int
     delivered_ms: int
+    is_mail: bool = False
 
 
 class Delivered(msgspec.Struct, frozen=True):
