@@ -34,7 +34,7 @@ def parser(sub: Alone) -> Parser:
     )
     made.add_argument(
         "--paths",
-        choices=tuple(Paths),
+        choices=tuple(one.value for one in Paths),
         default="",
         help="shared: /tmp/pi-intercom-UID, or PI_INTERCOM_RUNTIME_DIR; agent: one broker for each agent"
         " directory, its socket in the temporary directory; folder: everything in the agent directory"

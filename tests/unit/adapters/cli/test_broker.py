@@ -61,7 +61,9 @@ def test_broker_takes_the_extensions_last_word_for_where_its_sessions_look(
     run("broker", script)
     run("broker", "--paths", "folder", script)
     assert [paths for _, paths in asked] == [Paths.AGENT, Paths.FOLDER]
-    assert run("broker", "--paths", "nowhere").code == 2
+    wrong = run("broker", "--paths", "nowhere")
+    assert wrong.code == 2
+    assert "choose from 'shared', 'agent', 'folder'" in wrong.err
     assert run("broker", "a", "b").code == 2
 
 

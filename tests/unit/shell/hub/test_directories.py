@@ -74,7 +74,7 @@ def test_foreign_runtime_directory_is_refused_and_left(
 
 @pytest.mark.clause("intercom-122")
 def test_records_of_an_agent_may_be_read_by_others_and_lie_behind_a_link(private_home: Path) -> None:
-    """The extension keeps them 0755, and settings are often linked; who else may write is refused."""
+    """The extension keeps them 0755, and settings are often linked; what anybody may write is refused."""
     agent = private_home / "agent"
     place = place_of({"PI_CODING_AGENT_DIR": str(agent), "HOME": "/h"}, Paths.AGENT)
     with pytest.raises(FileNotFoundError):
@@ -87,8 +87,10 @@ def test_records_of_an_agent_may_be_read_by_others_and_lie_behind_a_link(private
     with open_records(place) as records:
         assert records.is_current()
         assert records.path == os.path.realpath(real)
-    real.chmod(0o775)
-    with pytest.raises(Refused, match="0775"):
+    real.chmod(0o775)  # what the usual umask of a user with a group alone leaves
+    open_records(place).close()
+    real.chmod(0o757)
+    with pytest.raises(Refused, match="0757"):
         open_records(place)
     real.chmod(0o000)
     with pytest.raises(Refused) as caught:
