@@ -105,7 +105,7 @@ class Intercom:
             "projectId": hashlib.sha256(os.fsencode(project)).hexdigest(),
             **self._said,
             **self.context.fields(),
-            mapping.TIELINE_FIELD: node.instance,
+            mapping.INSTANCE_FIELD: node.instance,
             # Readers of the ancestor's form leave a list in which one session lacks these.
             "pid": os.getpid(),
             "startedAt": node.started.wall_ms,

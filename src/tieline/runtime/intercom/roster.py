@@ -103,7 +103,7 @@ class Roster:
     def _is_self(self, session_id: str, row: Row) -> bool:
         return (
             session_id == mapping.peer_id_of(self._intercom.context.session)
-            or row.get(mapping.TIELINE_FIELD) == self._intercom.node.instance
+            or row.get(mapping.INSTANCE_FIELD) == self._intercom.node.instance
             or any(session_id == one.session_id for one in self._intercom.post.members.values())
         )
 
@@ -119,7 +119,7 @@ class Roster:
         self._joined.clear()
         found = list(known)
         for row in rows:
-            told = row.get(mapping.TIELINE_FIELD)
+            told = row.get(mapping.INSTANCE_FIELD)
             twin = told if told in instances else by_session.get(row["id"])
             if twin is not None:
                 self._joined[row["id"]] = str(twin)

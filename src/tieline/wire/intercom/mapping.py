@@ -34,8 +34,8 @@ from tieline.wire.intercom.reading import trim
 __all__ = [
     "EMPTY_TEXT",
     "FAILURE_NAME",
+    "INSTANCE_FIELD",
     "NOT_RECORDED",
-    "TIELINE_FIELD",
     "WIRE",
     "Provenance",
     "attachment",
@@ -54,7 +54,7 @@ __all__ = [
 WIRE: Final = "intercom"
 FAILURE_NAME: Final = "pi-intercom-recipient-turn-failure"
 """Name of the attachment that alone makes a reply a failure."""
-TIELINE_FIELD: Final = "tielineInstance"
+INSTANCE_FIELD: Final = "tielineInstance"
 """What a Tieline end adds to its session: the instance that its other wires show it under."""
 NOT_RECORDED: Final = "receipt_not_found"
 """What an owner says that has no checkpoint of a message: none yet, or none at all."""

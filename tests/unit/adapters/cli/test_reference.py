@@ -20,6 +20,7 @@ from tieline.model.identity import Availability, Descriptor, Peer, Scope
 from tieline.model.message import Attachment, Envelope
 from tieline.model.receipt import Durability, Event, Receipt, State
 from tieline.runtime import render
+from tieline.runtime.broker import Started
 from tieline.runtime.ended import Ended, Recovered
 
 CHECKOUT = Path(__file__).resolve().parents[4]
@@ -115,6 +116,7 @@ COMMANDS_SHOWN = {
     "run": ["run"],
     "resource": ["resource", "list"],
     "hook": ["hook", "shell", "pre-tool", "make"],
+    "broker": ["broker"],
     "forget": ["forget", "i-1"],
     "doctor": ["doctor"],
     "completion": ["completion", "bash"],
@@ -162,6 +164,8 @@ def test_shape_that_a_command_prints_is_the_documented_one(
     monkeypatch.setattr("tieline.adapters.cli.recover.recover", lambda *words: Recovered("i-1", "s", [], []))
     gone = {"messages": 1, "unread": 0, "unsettled": 0}
     monkeypatch.setattr("tieline.adapters.cli.forget.forget", lambda *words, is_unread_too: gone)
+    started = Started("/i/broker.sock", is_ours=True)
+    monkeypatch.setattr("tieline.adapters.cli.broker.run_broker", lambda *words, **_: words[2](started))
     fake_root(ANSWERS)
     printed, example = run(*COMMANDS_SHOWN[section], "--json").json, documented()[section]
     assert set(printed) == set(example)
