@@ -31,7 +31,7 @@ from tieline.errors import (
     UsageError,
 )
 
-__all__ = ["Client", "error_of"]
+__all__ = ["CHANGING", "VERSION", "Client", "error_of", "result_of"]
 
 CONNECT_S: Final = 2.0
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -40,7 +40,7 @@ VERSION: Final = 1
 """Of the control endpoint: `wire.control.protocol.VERSION`."""
 _HELLO_ID: Final = "hello"
 _CHUNK_BYTES: Final = 65_536
-_CHANGING: Final = frozenset({"local.send", "local.ask", "local.reply", "send_peer_message"})
+CHANGING: Final = frozenset({"local.send", "local.ask", "local.reply", "send_peer_message"})
 _USAGE_CODES: Final = frozenset({"USAGE", "INVALID_PARAMS", "INVALID_RPC", "PARSE_ERROR", "FRAME_TOO_LARGE"})
 
 
@@ -139,7 +139,7 @@ class Client:
             # After a refused hello the far end hangs up; after anything else the stream is in doubt.
             self.close()
             raise
-        return _result(answer, message_id)
+        return result_of(answer, message_id)
 
     def _connected(self, timeout_s: float) -> _socket.socket:
         if self._link is None:
@@ -209,7 +209,7 @@ class Client:
             self._rest += data
 
     def _lost(self, method: str, message_id: str, code: str, text: str) -> NoReturn:
-        if method in _CHANGING:
+        if method in CHANGING:
             raise OutcomeUnknown(text, message_id) from None
         raise Refused(code, text, is_retryable=code != "VERSION_SKEW") from None
 
@@ -250,7 +250,12 @@ def _document(line: bytes) -> dict[str, Any]:
     return document
 
 
-def _result(answer: dict[str, Any], message_id: str) -> dict[str, Any]:
+def result_of(answer: dict[str, Any], message_id: str = "") -> dict[str, Any]:
+    """Return the result of an answer's frame.
+
+    Raises:
+        TielineError: the frame is an error; of the branch that its code stands for.
+    """
     result = answer.get("result")
     if isinstance(result, dict):
         return result

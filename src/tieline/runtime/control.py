@@ -156,9 +156,17 @@ class ControlLink(asyncio.Protocol):
         operations = self._node.operations
         assert self._actor is not None, "requests come after the credentials"
         token: str | None = None
+        # A process that passes the result on says itself when its own reader took it.
+        is_settled_later = request.params.pop("isSettledLater", False) is True
+        named = request.params.pop("callId", None)
+        call_id = named if isinstance(named, str) else None
         try:
-            reply = await operations.call(self._actor, request.method, request.params)
+            reply = await operations.call(self._actor, request.method, request.params, call_id=call_id)
             token = reply.taken
+            if is_settled_later and token is not None:
+                reply.result["settle"] = token
+                self._tokens.add(token)
+                token = None
             self._note_token(request, reply.result)
             refused = (
                 self._connection.respond(request.id, reply.result) if self._connection is not None else None

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "forget": ("cli.forget", "remove what an ended instance left on disk"),
     "mcp": ("mcp", "the door for MCP hosts, over stdio"),
     "attach": ("attach", "the door for hosts in any language, over stdio"),
+    "acp": ("acp", "an agent of the Agent Client Protocol, with our tools and mail"),
     "broker": ("cli.broker", "serve the intercom: the hub of its sessions"),
     "demo": ("demo", "the thing itself in a minute"),
     "bench": ("bench", "its measured speed, beside the limit of this machine"),

@@ -34,6 +34,7 @@ from tieline.adapters.stdio.pipes import TOO_LONG, Inlet, Outlet, end_within
 from tieline.errors import ProtocolError, RecoveryRequired, Refused, TielineError
 from tieline.model.identity import Peer
 from tieline.runtime import loops
+from tieline.runtime.joined import JOIN_VARIABLE, join
 from tieline.runtime.options import RootOptions
 from tieline.runtime.root import open_root
 from tieline.wire import jsonrpc
@@ -63,11 +64,21 @@ class Options(NamedTuple):
     workspace: str = ""
 
 
+def joining(path: str) -> Opener:
+    """Return what opens no root but joins the one behind a control endpoint, which another door has."""
+
+    async def opener(_options: RootOptions) -> Root:
+        return await join(path)
+
+    return opener
+
+
 def serve(inlet: Inlet, outlet: Outlet, answers: early.EarlyAnswers, options: Options) -> int:
     """Serve the host until it leaves; return the exit code of the process."""
+    joined = os.environ.get(JOIN_VARIABLE, "")
 
     async def main() -> int:
-        return await Door(inlet, outlet, answers, options, open_root).run()
+        return await Door(inlet, outlet, answers, options, joining(joined) if joined else open_root).run()
 
     return loops.run(main())
 
