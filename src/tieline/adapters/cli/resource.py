@@ -133,7 +133,8 @@ def _looked(options: Namespace) -> tuple[list[dict[str, Any]], dict[str, Any] | 
     try:
         client, found, _ = reach(options, may_change=False)
     except Refused as error:
-        if error.code not in ("NO_ROOT", "AMBIGUOUS_TARGET") or options.instance or options.run:
+        is_passed = error.code in ("NO_ROOT", "AMBIGUOUS_TARGET", "FOREIGN_NAMESPACE")
+        if not is_passed or options.instance or options.run:
             raise
         return _read(options), None
     if found.rule == "workspace":
@@ -306,7 +307,8 @@ def _policy(options: Namespace) -> int:
     try:
         client, found, where = reach(options, may_change=True)
     except Refused as error:
-        if error.code != "NO_ROOT" or options.instance or options.run or options.controller == "me":
+        is_passed = error.code in ("NO_ROOT", "FOREIGN_NAMESPACE")
+        if not is_passed or options.instance or options.run or options.controller == "me":
             raise
         from tieline.runtime.locate import places
 

@@ -8,6 +8,7 @@ Source: DESIGN.md 2, 4; reference/native.md 2.14, 3.5.
 """
 
 import os
+import shlex
 import sys
 import time
 from argparse import Namespace
@@ -16,7 +17,7 @@ from typing import Any
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options, milliseconds
 from tieline.adapters.cli.door import OwnRoot, reach_or_none
 from tieline.adapters.cli.output import fail, line, note
-from tieline.errors import TielineError, UsageError, next_action
+from tieline.errors import Refused, TielineError, UsageError, next_action
 
 __all__ = ["Teller", "described", "parser", "run"]
 
@@ -76,7 +77,7 @@ def _run(options: Namespace) -> int:
         raise UsageError(
             "name what it needs with --resource, or let --gate find it; see `tieline run --help`"
         )
-    reached = reach_or_none(options)
+    reached = _reached(options)
     if reached is None:
         from tieline.runtime.locate import places
 
@@ -87,6 +88,21 @@ def _run(options: Namespace) -> int:
     with client:
         who = client.call("local.who", {"run": options.run} if options.run else {})
     return _launch(options, who, str(who["coordinationDirectory"]))
+
+
+def _reached(options: Namespace) -> Any:
+    """Return as `reach_or_none`, None also where every root there is belongs to another container.
+
+    None of those can be the agent above this command, and what they hold is theirs alone: a resource that
+    they do not use is free here.
+    """
+    try:
+        return reach_or_none(options)
+    except Refused as error:
+        is_named = options.instance or options.run or os.environ.get("TIELINE_INSTANCE")
+        if error.code != "FOREIGN_NAMESPACE" or is_named:
+            raise
+        return None
 
 
 def _launch(options: Namespace, who: dict[str, Any], coordination: str) -> int:
@@ -198,6 +214,13 @@ def described(standing: Any) -> str:
         parts.append(f"held by :{line(holder.alias, 64)} ({what}) for {for_s} s")
     elif snapshot.blockers:
         parts.append(f"{len(snapshot.blockers)} commands from before the policy still run")
+    if standing.unproven:
+        launch = shlex.quote(line(standing.unproven, 64))
+        parts.append(
+            "nothing proves that its command lives or has ended:"
+            f" `tieline resource recover {snapshot.resource} --launch {launch}` shows what is seen, to answer"
+            " for it"
+        )
     if snapshot.controller and snapshot.controller_life == "gone":
         name = line(snapshot.controller_alias or snapshot.controller, 64)
         parts.append(

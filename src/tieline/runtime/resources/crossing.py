@@ -1,15 +1,16 @@
-"""Two commands that wait for what the other's launch holds: seen, and refused to the later one.
+"""Commands that wait in a ring, each for what the next one's launch holds: seen, and refused to the last one.
 
 A command inside a launch may need something more. When another launch holds that, and a command inside of
-that one waits for what is held around this one, neither ends before the other: no time helps.
+that one waits for what is held around this one, neither ends before the other: no time helps. A ring may go
+through more launches than two.
 
 Rule 1: who waits inside a launch is proven by its process, not by a mark.
-Rule 2: only the later claim gives way, so one of the two goes on.
+Rule 2: only the latest claim of a ring gives way, so the others go on.
 
 Source: reference/native.md 3.5 "lock order", "nested gated commands".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from tieline.errors import Refused
 from tieline.model.resource import Document, Launch, Ticket, TicketState
@@ -22,7 +23,7 @@ __all__ = ["crossed"]
 def crossed(
     coordinator: Coordinator, launch_id: str, around: frozenset[str], wanted: Iterable[Document]
 ) -> Refused | None:
-    """Return the refusal when a wait would cross another one that began before, else None.
+    """Return the refusal when a wait closes a ring of others that began before, else None.
 
     Args:
         coordinator: The door to the files.
@@ -36,22 +37,45 @@ def crossed(
     if not around:
         return None
     launches = {launch.launch_id: launch for launch in coordinator.store.read_ledger().launches}
-    held = [one for one in coordinator.readable(coordinator.known_keys()) if _holder_of(one) in around]
+    documents = coordinator.readable(coordinator.known_keys())
     for document in wanted:
-        mine, other = document.launched(launch_id), launches.get(_holder_of(document))
-        if mine is None or mine.state is not TicketState.QUEUED or other is None:
+        mine = document.launched(launch_id)
+        if mine is None or mine.state is not TicketState.QUEUED:
             continue
-        for theirs in held:
-            if any(_waits_inside(other, ticket, mine) for ticket in theirs.queue):
-                text = (
-                    f"{document.resource} is held by a command in which another one waits for"
-                    f" {theirs.resource}, which is held around this one: neither would go on; nothing was"
-                    " started"
-                )
-                keys = f"--resource {theirs.resource} --resource {document.resource}"
-                return Refused("RESOURCE_BUSY", text).advising(
-                    f"let the outer command hold both from its start: `tieline run {keys} -- COMMAND`"
-                )
+        last = _end_of_ring(_holder_of(document), around, mine, documents, launches)
+        if last is not None:
+            text = (
+                f"{document.resource} is held by a command that waits, itself or through others, for"
+                f" {last.resource}, which is held around this one: neither would go on; nothing was started"
+            )
+            keys = f"--resource {last.resource} --resource {document.resource}"
+            return Refused("RESOURCE_BUSY", text).advising(
+                f"let the outer command hold both from its start: `tieline run {keys} -- COMMAND`"
+            )
+    return None
+
+
+def _end_of_ring(
+    first: str,
+    around: frozenset[str],
+    mine: Ticket,
+    documents: Sequence[Document],
+    launches: Mapping[str, Launch],
+) -> Document | None:
+    """Return what is held around us and waited for in `first`, or in a launch that one there waits for."""
+    ahead, seen = [first], {first}
+    while ahead:
+        launch = launches.get(ahead.pop())
+        if launch is None:
+            continue
+        for document in documents:
+            holder = _holder_of(document)
+            if holder in seen or not any(_waits_inside(launch, ticket, mine) for ticket in document.queue):
+                continue
+            if holder in around:
+                return document
+            seen.add(holder)
+            ahead.append(holder)
     return None
 
 

@@ -2,7 +2,9 @@
 
 Theory. Most roots never touch a resource: until one does, the desk costs a look at one directory's time with
 every heartbeat, and loads nothing. Once a resource names this root, as claimant, participant or controller,
-the directory is watched, and looked at once a second beside that.
+that resource's file is watched, and looked at once a second beside that. What becomes of other resources
+wakes nobody: the next heartbeat finds one that has come to name this root. A root that lives for one command
+tells and grants nobody anything, and does not look.
 
 Rule 1: what blocks runs in one thread of its own, so the loop never waits for a lock.
 Rule 2: nothing is granted here but what is open, or what this root controls while it was told to grant in
@@ -20,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tieline.errors import Refusal, TielineError
 from tieline.model.identity import Peer, Principal
-from tieline.model.resource import FINISHED, Document, ResourceKey, TicketState
-from tieline.runtime.resources.watching import DirectoryWatch, Glance
+from tieline.model.resource import FINISHED, Document, ResourceKey, TicketState, key_digest
+from tieline.runtime.resources.watching import FilesWatch, Glance
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
@@ -46,12 +48,14 @@ class Desk:
         self._coordinator: Coordinator | None = None
         self._feed: Feed | None = None
         self._executor: ThreadPoolExecutor | None = None
-        self._watch: DirectoryWatch | None = None
+        self._watch: FilesWatch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[Any] | None = None
         self._is_asked_again = False
         self._is_closed = False
+        self._is_passive = node.options.mode == "command"
         self._documents: dict[ResourceKey, Document] = {}
+        self._own_stamps: tuple[tuple[int, int, int] | None, ...] = ()
         self._due_mono_ms: int | None = None
         self._is_all_in_order = node.settings.resource.auto_grant == "fifo"
         self._in_order: set[ResourceKey] = set()
@@ -136,12 +140,12 @@ class Desk:
 
     def beat(self) -> None:
         """Look at the resources where their directory has changed; costs one call of the system."""
-        if not self._is_closed and self._glance.is_changed():
+        if not (self._is_closed or self._is_passive) and self._glance.is_changed():
             self.look()
 
     def look(self) -> None:
         """Look at the resources as soon as may be."""
-        if self._is_closed:
+        if self._is_closed or self._is_passive:
             return
         if self._looking is not None:
             self._is_asked_again = True
@@ -173,19 +177,23 @@ class Desk:
             await self.observe(due)
         if not self._documents:
             self._rest()
-        elif self._watch is None:
-            self._watch = DirectoryWatch(f"{self._directory}/peer-resources")
+            return
+        if self._watch is None:
+            self._watch = FilesWatch(f"{self._directory}/peer-resources")
             if self._watch.descriptor >= 0:
                 asyncio.get_running_loop().add_reader(self._watch.descriptor, self._on_change)
+        own_files = self._own_files()
+        self._watch.follow(own_files)
+        self._own_stamps = self._files.stamps(own_files)
+        if any(self._files.is_newer(name) for name in own_files):
             self.look()  # what came between the look and the watch
 
     def _changed(self, coordinator: "Coordinator") -> list[Document]:
         names = self._files.changed()
         if not names:
             return []
-        digest = import_module("tieline.model.resource").key_digest
         try:
-            keys = [key for key in coordinator.known_keys() if f"{digest(key)}.json" in names]
+            keys = [key for key in coordinator.known_keys() if f"{key_digest(key)}.json" in names]
             return coordinator.readable(keys)
         except TielineError:
             self._files = Glance(self._files.path)  # all of it is looked at again when the index is mended
@@ -213,8 +221,14 @@ class Desk:
             and (_is_free(document) or is_late or not _is_tended(document))
         ]
 
+    def _own_files(self) -> list[str]:
+        return [f"{key_digest(key)}.json" for key in self._documents]
+
+    def _is_own_changed(self) -> bool:
+        return self._files.stamps(self._own_files()) != self._own_stamps
+
     def _on_change(self) -> None:
-        if self._watch is not None and self._watch.drain():
+        if self._watch is not None and self._watch.drain() and self._is_own_changed():
             self.look()
 
     def _arm(self) -> None:
@@ -227,7 +241,7 @@ class Desk:
 
     def _poll(self) -> None:
         self._timer = None
-        if self._glance.is_changed() or self._due():
+        if self._is_own_changed() or self._due():
             self.look()
         else:
             self._arm()
@@ -308,4 +322,4 @@ def _is_free(document: Document) -> bool:
 
 
 def _is_tended(document: Document) -> bool:
-    return bool(import_module("tieline.runtime.resources.running").is_tended(document))
+    return bool(import_module("tieline.runtime.resources.holders").is_tended(document))

@@ -51,6 +51,7 @@ from tieline.runtime.resources.acting import claimant_of_peer
 from tieline.runtime.resources.claims import full_keys
 from tieline.runtime.resources.coordinator import Coordinator, now
 from tieline.runtime.resources.gating import Judgement, verdict_on
+from tieline.runtime.resources.holders import has_no_controller
 from tieline.runtime.resources.running import EXECUTABLE_CHARACTERS_MAX, command_digest, lost
 from tieline.shell.process import identify
 from tieline.shell.tree import MARKS_VARIABLE, LaunchEvidence, probe_launch
@@ -148,8 +149,9 @@ async def wait(node: "Node", actor: Actor, asked: WaitForGrant) -> Reply:
     """Wait until everything that a launch claimed was granted.
 
     Raises:
-        Refused: RESOURCE_WAIT_TIMEOUT: it was not, and nothing may be started; STALE_POLICY,
-            RESERVATION_EXPIRED, TARGET_ENDED: a ticket ended while it waited.
+        Refused: RESOURCE_WAIT_TIMEOUT: it was not, and nothing may be started; CONTROLLER_UNAVAILABLE:
+            likewise, and the controller has ended; STALE_POLICY, RESERVATION_EXPIRED, TARGET_ENDED: a ticket
+            ended while it waited.
     """
     held = _held(node, actor, asked.launch_id)
     if not 0 <= asked.wait_ms <= WAIT_MS_MAX:
@@ -167,11 +169,21 @@ async def wait(node: "Node", actor: Actor, asked: WaitForGrant) -> Reply:
         if left <= 0:
             break
         await arrival.wait(min(left, LOOK_S))
-    first = await node.desk.run(
-        lambda coordinator: viewing.glimpse(coordinator, held.keys[0], node.desk.principal(actor.peer))
+    raise await node.desk.run(
+        lambda coordinator: _too_late(coordinator, held, node.desk.principal(actor.peer))
     )
-    said = f"not granted in time, nothing may start; {shapes.headline(first)}"
-    raise Refused("RESOURCE_WAIT_TIMEOUT", said)
+
+
+def _too_late(coordinator: Coordinator, held: Held, caller: Principal) -> Refused:
+    """Return why the grant did not come: nobody is left to give it, or it was not this one's turn."""
+    for key in held.keys:
+        if has_no_controller(coordinator.store.read(key)):
+            shape = viewing.status(coordinator, key, caller)
+            text = f"not granted, nothing may start; {shapes.headline(shape)}"
+            return Refused("CONTROLLER_UNAVAILABLE", text).advising(str(shape["nextAction"]))
+    first = viewing.glimpse(coordinator, held.keys[0], caller)
+    text = f"not granted in time, nothing may start; {shapes.headline(first)}"
+    return Refused("RESOURCE_WAIT_TIMEOUT", text)
 
 
 async def before_spawn(node: "Node", actor: Actor, asked: BeforeSpawn) -> Reply:

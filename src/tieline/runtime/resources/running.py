@@ -40,31 +40,17 @@ from tieline.model.resource import (
 from tieline.runtime.resources import shapes
 from tieline.runtime.resources.coordinator import Coordinator, evidence_of, now
 from tieline.runtime.resources.crossing import crossed
-from tieline.runtime.resources.watching import DirectoryWatch, Glance
-from tieline.shell.process import probe
+from tieline.runtime.resources.holders import Doubt, has_no_controller, is_seen_held
+from tieline.runtime.resources.watching import FilesWatch, Glance
 from tieline.shell.supervisor.front import LaunchEnd, Supervisor
 from tieline.shell.tree import MARKS_VARIABLE, LaunchSpec, is_inside
 
-__all__ = [
-    "Order",
-    "Run",
-    "Standing",
-    "command_digest",
-    "has_no_controller",
-    "is_seen_held",
-    "is_tended",
-    "lost",
-]
+__all__ = ["Order", "Run", "Standing", "command_digest", "lost"]
 
 _T = TypeVar("_T")
 PROGRAM = "tieline.runtime.resources.launching"
-LOOK_S = 1.0
 REPEAT_S = 30.0
 """Between two words about the same standing."""
-CROWD_PAUSE_S = 0.1
-"""After a change of another resource: so often at most is looked whether the own one has changed."""
-PROOF_LOOK_S = 0.6
-"""While the holder's supervisor is not seen alive: two looks fit around the quarantine into 2 s."""
 EXECUTABLE_CHARACTERS_MAX = 64
 PUBLICATION_S = 2.0
 """So long a host may take from the start of its command to the word about it."""
@@ -75,13 +61,15 @@ class Standing(NamedTuple):
     """Where one who waits stands.
 
     `place` counts from 1 and is 0 where it is not known; `is_new` says that this is another standing than the
-    one told before, and not only a later word of the same.
+    one told before, and not only a later word of the same. `unproven` is the launch that holds the resource
+    where nothing proves that it lives or has ended, else empty.
     """
 
     snapshot: Snapshot
     place: int
     waited_ms: int
     is_new: bool
+    unproven: str = ""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -147,6 +135,7 @@ class Run:
         self._since_s = self._told_s = 0.0
         self._told: tuple[object, ...] = ()
         self._without: list[bool] = []
+        self._doubt = Doubt(coordinator)
 
     # ------------------------------------------------------------ the whole
 
@@ -280,7 +269,7 @@ class Run:
         deadline = time.monotonic() + self._order.timeout_ms / 1000
         self._since_s = time.monotonic()
         needed = [key for key in self._keys if key not in self._inherited]
-        with DirectoryWatch(self._coordinator.store.path) as watch:
+        with FilesWatch(self._coordinator.store.path) as watch:
             while True:
                 due_mono_ms = self._patiently(
                     lambda: self._coordinator.observe(needed, self._principal)
@@ -317,31 +306,33 @@ class Run:
                 return refused if seen is None else refused.advising(shapes.next_action(seen, {}))
         return Refused("RESOURCE_WAIT_TIMEOUT", text)
 
-    def _sleep(self, watch: DirectoryWatch, documents: list[Document], left: float) -> None:
-        """Sleep until something changes, or it is time to look again."""
+    def _sleep(self, watch: FilesWatch, documents: list[Document], left: float) -> None:
+        """Sleep until something becomes of these resources, or it is time to look again.
+
+        What becomes of others is no news: it neither wakes this nor costs a transaction.
+        """
         until = time.monotonic() + left
         glance = Glance(self._coordinator.store.path)
-        glance.is_changed()
         own = [f"{key_digest(document.resource)}.json" for document in documents]
+        watch.follow(own)
         before = glance.stamps(own)
         if any(self._coordinator.store.read(one.resource).revision != one.revision for one in documents):
             return
-        look_at = time.monotonic() + _pause_s(documents)
+        look_at = time.monotonic() + self._doubt.pause_s(documents)
         while True:
-            is_told = watch.wait(max(0.0, min(look_at, until) - time.monotonic()))
+            watch.wait(max(0.0, min(look_at, until) - time.monotonic()))
             at_s = time.monotonic()
-            # What becomes of other resources is no news: only a change of the own ones costs a transaction.
-            is_changed = (is_told or glance.is_changed()) and glance.stamps(own) != before
-            if is_changed or at_s >= until:
+            if glance.stamps(own) != before or at_s >= until:
                 return
             if at_s < look_at:
-                time.sleep(min(CROWD_PAUSE_S, look_at - at_s))  # one transaction puts many files there
                 continue
             if self._without != [has_no_controller(document) for document in documents]:
                 return
             if not all(is_seen_held(document) for document in documents):
-                return
-            look_at = at_s + _pause_s(documents)
+                told = self._doubt.unproven
+                if self._doubt.look(documents) == "gone" or self._doubt.unproven != told:
+                    return
+            look_at = at_s + self._doubt.pause_s(documents)
 
     def _fences(self, documents: list[Document]) -> dict[ResourceKey, int] | None:
         """Return the fences when every right is there, None while one is missing."""
@@ -367,7 +358,8 @@ class Run:
             place = document.queue.index(ticket) + 1
             # Not the holder's state: that it starts and runs changes nothing for who waits.
             standing = (document.resource, holder.request_id if holder else None, place,
-                        bool(document.blockers), document.epoch, has_no_controller(document))  # fmt: skip
+                        bool(document.blockers), document.epoch, has_no_controller(document),
+                        self._doubt.unproven)  # fmt: skip
             at_s = time.monotonic()
             is_new = standing != self._told
             if is_new or at_s - self._told_s >= REPEAT_S:
@@ -376,7 +368,8 @@ class Run:
                 decide = partial(self._coordinator.decide, [document.resource], status)
                 seen = self._patiently(decide).snapshot
                 if seen is not None:
-                    tell(Standing(seen, place, round((at_s - self._since_s) * 1_000), is_new))
+                    waited_ms = round((at_s - self._since_s) * 1_000)
+                    tell(Standing(seen, place, waited_ms, is_new, self._doubt.unproven))
             return
 
     # ------------------------------------------------------------ starting
@@ -424,42 +417,6 @@ def _disbelief(launch: Launch, resource: ResourceKey) -> str:
         " waits like any other. If that launch waits for this command, neither goes on: end this one, and"
         " start it from a process of that launch, or without the resource"
     )
-
-
-def has_no_controller(document: Document) -> bool:
-    """Return whether the controller of a resource is proven to have ended, so that nobody grants it."""
-    owner = document.policy.controller_owner if document.policy is not None else None
-    return owner is not None and probe(owner) == "gone"
-
-
-def is_tended(document: Document) -> bool:
-    """Return whether somebody alive will tell the end of what stands in the way."""
-    holder = document.holder
-    if document.blockers:
-        return False
-    if holder is None or holder.state is TicketState.RESERVED or holder.reservation is None:
-        return True
-    supervisor = holder.reservation.supervisor
-    return supervisor is not None and probe(supervisor) == "alive"
-
-
-def is_seen_held(document: Document) -> bool:
-    """Return whether one look at one process shows that nothing can have become of what is in the way."""
-    holder = document.holder
-    if holder is not None and holder.state is TicketState.RESERVED and not document.blockers:
-        return probe(holder.claimant.starter) != "gone"
-    if is_tended(document):
-        return True
-    if document.blockers:
-        return any(
-            one.supervisor is not None and probe(one.supervisor) == "alive" for one in document.blockers
-        )
-    right = holder.reservation if holder is not None else None
-    return right is not None and any(probe(process) == "alive" for process in right.processes[:1])
-
-
-def _pause_s(documents: Sequence[Document]) -> float:
-    return LOOK_S if all(is_tended(document) for document in documents) else PROOF_LOOK_S
 
 
 def lost(ticket: Ticket | None) -> Refusal:

@@ -212,6 +212,13 @@ def _of_free(item: Snapshot) -> str:
         return f"{name} grants it: `tieline resource grant {quote(item.queue[0].request_id)}`{doubt}"
     if item.queue:
         return "the oldest in line is about to get it"
+    if item.is_configured:
+        name = f":{item.controller_alias}" if item.controller_alias else "its controller"
+        doubt = "" if item.controller_life != "unknown" else "; whether it lives is not known"
+        return (
+            f"nobody holds it, and {name} grants it:"
+            f" `tieline run --resource {item.resource} -- COMMAND` asks for that and waits{doubt}"
+        )
     return f"it is free: `tieline run --resource {item.resource} -- COMMAND`"
 
 

@@ -1,7 +1,8 @@
-"""Seeing that the resources' directory has changed: at once where the system tells, by a look where not.
+"""Seeing that the resources' directory, or one file of it, has changed: told by the system, or by a look.
 
 Rule 1: the watch is a help, the look is the truth: a watch that fails costs a second, never a message.
 Rule 2: a look that finds nothing new reads no file.
+Rule 3: who waits for some files is not woken by what becomes of the others: a busy directory costs nothing.
 
 Source: reference/native.md 3.5 "watch"; reference/substrate.md 8.
 """
@@ -13,11 +14,13 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-__all__ = ["DirectoryWatch", "Glance"]
+__all__ = ["DirectoryWatch", "FilesWatch", "Glance"]
 
 CLOEXEC_NONBLOCK = 0o2000000 | 0o4000
 # A file is made under another name and then put into its place: only that is news.
 MOVED_TO, DELETE = 0x80, 0x200
+# What a file tells that another one is put into the place of: it loses its name, then its end.
+ATTRIB, DELETE_SELF, MOVE_SELF = 0x4, 0x400, 0x800
 READ_BYTES = 65_536
 
 
@@ -56,6 +59,10 @@ class Glance:
             return None
         return held.st_ino, held.st_mtime_ns, held.st_size
 
+    def is_newer(self, name: str) -> bool:
+        """Return whether a file is another one than `changed` has seen last."""
+        return self._stamp_of(name) != self._files.get(name)
+
     def changed(self) -> frozenset[str]:
         """Return the names of the documents that were put there since the last call."""
         now: dict[str, tuple[int, int, int]] = {}
@@ -75,15 +82,23 @@ class DirectoryWatch:
     """A wait for files that are put into a directory; where the system offers none, it only waits."""
 
     def __init__(self, path: str) -> None:
+        self._library: ctypes.CDLL | None = None
         self.descriptor = -1
         try:
             library = ctypes.CDLL(None, use_errno=True)
-            descriptor = library.inotify_init1(CLOEXEC_NONBLOCK)
-            if descriptor >= 0:
-                self.descriptor = descriptor
-                library.inotify_add_watch(descriptor, os.fsencode(path), MOVED_TO | DELETE)
+            self.descriptor = library.inotify_init1(CLOEXEC_NONBLOCK)
+            self._library = library
         except (OSError, AttributeError):
             self.descriptor = -1
+        self._begin(path)
+
+    def _begin(self, path: str) -> None:
+        self._add(path, MOVED_TO | DELETE)
+
+    def _add(self, path: str, kinds: int) -> None:
+        """Watch one more name; where that fails, the look finds its changes."""
+        if self._library is not None and self.descriptor >= 0:
+            self._library.inotify_add_watch(self.descriptor, os.fsencode(path), kinds)
 
     def __enter__(self) -> Self:
         return self
@@ -113,3 +128,22 @@ class DirectoryWatch:
             return bool(os.read(self.descriptor, READ_BYTES))
         except (BlockingIOError, OSError):
             return False
+
+
+class FilesWatch(DirectoryWatch):
+    """A wait for other files in the place of some of a directory; the rest of it wakes nobody.
+
+    It may end once more than was changed: compare the files' stamps.
+    """
+
+    def _begin(self, path: str) -> None:
+        self._path = path
+
+    def follow(self, names: Iterable[str]) -> None:
+        """Watch the files that have these names now; one that is not there yet is found by a look.
+
+        After a change the file in the place is another: call it again. What is no longer named may still
+        tell its own end.
+        """
+        for name in names:
+            self._add(f"{self._path}/{name}", ATTRIB | DELETE_SELF | MOVE_SELF)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.adapters.cli.fake import Result
+from tests.unit.adapters.cli.fake import INSTANCE, Result, own_life, write_owner
 from tests.unit.runtime.resources.kit import KEY, begin, claim
 from tieline.adapters.cli.run import Teller, described
 from tieline.errors import Refused
@@ -113,6 +113,26 @@ def test_line_of_who_waits_tells_an_ended_controller_from_one_that_is_not_known(
     assert ":lead (whether it lives is not known) has to grant it" in doubt
     alive = described(standing(controller="c", controller_alias="lead", controller_life="alive"))
     assert "its controller :lead has to grant it" in alive
+
+
+@pytest.mark.clause("native-195")
+def test_line_of_who_waits_for_an_unproven_holder_names_the_way_out() -> None:
+    """Nothing will free it by itself: the line says how a person looks and answers for it."""
+    view = HolderView("r", "p", "api", TicketState.RUNNING, 1, 0, "ref", executable="make")
+    text = described(standing(holder=view)._replace(unproven="launch-1"))
+    assert f"`tieline resource recover {KEY} --launch launch-1`" in text
+    assert "recover" not in described(standing(holder=view))
+
+
+def test_roots_of_another_container_refuse_nothing_here(
+    run: Command, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them can be above this command: what they do not hold is free, unless one was named."""
+    write_owner(place, INSTANCE, owner={**own_life(), "pid_namespace": 1})
+    assert run("run", "--resource", KEY, "--", "true").code == 0
+    assert run("resource", "status", KEY, "--json").code == 0
+    monkeypatch.setenv("TIELINE_INSTANCE", "cd" * 16)
+    assert run("run", "--resource", KEY, "--", "true").code == 125
 
 
 def test_same_standing_is_told_again_on_a_terminal_only(

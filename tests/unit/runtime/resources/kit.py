@@ -36,19 +36,25 @@ def claim(coordinator: Coordinator, name: str, *keys: ResourceKey) -> None:
     coordinator.observe(keys, principal(name))
 
 
-def begin(coordinator: Coordinator, name: str, fence: int, supervisor: ProcessIdentity | None = None) -> None:
+def begin(
+    coordinator: Coordinator,
+    name: str,
+    fence: int,
+    supervisor: ProcessIdentity | None = None,
+    key: ResourceKey = KEY,
+) -> None:
     """Use the right and enter the ledger."""
     owner = claimant(name)
     launch = Launch(
         f"launch-{name}", NONCE, "digest", "make", "folder", owner, 1, owner.owner.boot_id,
-        resources=((KEY, fence),), supervisor=supervisor,
+        resources=((key, fence),), supervisor=supervisor,
     )  # fmt: skip
 
     def change(ledger: Ledger, documents: Mapping[ResourceKey, Document]) -> Ledger | Refusal:
         return coordination.admit(ledger, launch, documents)
 
-    command = Begin(principal(name), f"launch-{name}", NONCE, "digest", {KEY: fence}, supervisor)
-    coordinator.decide([KEY], command, change=change)
+    command = Begin(principal(name), f"launch-{name}", NONCE, "digest", {key: fence}, supervisor)
+    coordinator.decide([key], command, change=change)
 
 
 def start(coordinator: Coordinator, name: str, fence: int, process: ProcessIdentity) -> None:

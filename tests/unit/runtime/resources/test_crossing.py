@@ -1,4 +1,4 @@
-"""Two commands that wait for what the other's launch holds."""
+"""Commands that wait in a ring for what the next one's launch holds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.runtime.resources.kit import KEY, OTHER, begin, claim
-from tieline.model.resource import Document
+from tieline.model.resource import Document, Launch, ResourceKey, Ticket
+from tieline.runtime.resources import crossing
 from tieline.runtime.resources.coordinator import Coordinator
 from tieline.runtime.resources.crossing import crossed
 from tieline.shell.process import self_identity
@@ -56,3 +57,28 @@ def test_wait_that_nothing_crosses_goes_on(coordinator: Coordinator) -> None:
     assert crossed(coordinator, "launch-late", around, wanted(coordinator)) is None
     claim(coordinator, "early", OTHER)
     assert crossed(coordinator, "launch-late", frozenset(), wanted(coordinator)) is None
+
+
+@pytest.mark.clause("native-192")
+def test_ring_through_a_third_launch_is_refused_to_its_latest_wait(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`theirs` waits for what `between` holds, and that one for what is held around us."""
+    around = hold_ours(coordinator)
+    third = ResourceKey("machine/third")
+    claim(coordinator, "between", third)
+    begin(coordinator, "between", 1, self_identity(), third)
+    claim(coordinator, "in-theirs", third)
+    claim(coordinator, "in-between", OTHER)
+    inside = {"launch-theirs": "in-theirs", "launch-between": "in-between"}
+
+    def waits(launch: Launch, ticket: Ticket, mine: Ticket) -> bool:
+        return ticket.request_id == f"request-{inside[launch.launch_id]}" and ticket is not mine
+
+    monkeypatch.setattr(crossing, "_waits_inside", waits)
+    claim(coordinator, "late", KEY)
+    refused = crossed(coordinator, "launch-late", around, wanted(coordinator))
+    assert refused is not None
+    assert f"--resource {OTHER} --resource {KEY}" in refused.action
+    inside["launch-between"] = "nobody"
+    assert crossed(coordinator, "launch-late", around, wanted(coordinator)) is None

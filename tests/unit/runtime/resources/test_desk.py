@@ -43,6 +43,33 @@ async def test_desk_watches_only_what_names_its_root(private_home: Path) -> None
 
 
 @pytest.mark.asyncio
+@pytest.mark.clause("native-3.6.11")
+async def test_desk_is_not_woken_by_what_becomes_of_other_resources(private_home: Path) -> None:
+    """Only the file of an own resource is watched; a new one is found by the heartbeat's look."""
+    async with two(private_home) as (alice, _bob):
+        desk = alice.node.desk
+        asked = {"operation": "request", "resource": KEY, "reason": "x", "requestId": "r-1"}
+        await call(alice, "coordinate_resource", **asked)
+        await settled(alice)
+        assert desk._watch is not None
+        desk._watch.drain()
+        looks: list[None] = []
+        desk.look = lambda: looks.append(None)
+        coordinator = Coordinator(alice.node.places.coordination)
+        for number in range(5):
+            claim(coordinator, f"stranger{number}", OTHER)
+        await asyncio.sleep(1.2)
+        assert looks == []
+        desk.beat()
+        assert looks == [None]
+        claim(coordinator, "stranger", KEY)
+        async with asyncio.timeout(5):
+            while len(looks) < 2:  # noqa: ASYNC110 - nothing tells this but a look
+                await asyncio.sleep(0.01)
+        coordinator.close()
+
+
+@pytest.mark.asyncio
 async def test_desk_reads_only_documents_that_have_changed(private_home: Path) -> None:
     """A look after a change of one resource does not read the others."""
     async with two(private_home) as (alice, _bob):

@@ -15,6 +15,7 @@ from tests.unit.runtime.roots import call, host_of, two
 from tieline.errors import Refused
 from tieline.model.identity import Peer
 from tieline.runtime.calls import Actor
+from tieline.runtime.resources import hosted
 from tieline.runtime.root import Root
 from tieline.shell.tree import MARKS_VARIABLE
 
@@ -231,3 +232,17 @@ async def test_policy_that_came_after_the_grant_stops_the_start(
         await call(kid.root, "resource.policy", resource="machine/all", controller="me")
         assert await kid.code("beginLaunch") == "STALE_POLICY"
         await kid.ask("failed")
+
+
+@pytest.mark.asyncio
+@pytest.mark.clause("native-194")
+async def test_wait_for_an_ended_controller_ends_with_its_own_code(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is left to grant: the code says so, and the next action who can help."""
+    monkeypatch.setenv("TIELINE_ALLOW_RESOURCE_CONTROL", "1")
+    async with teammates(private_home) as (kid, _other):
+        await call(kid.root, "resource.policy", resource=KEYS[0], controller="me")
+        await kid.claim()
+        monkeypatch.setattr(hosted, "has_no_controller", lambda _document: True)
+        assert await kid.code("wait", waitMs=100) == "CONTROLLER_UNAVAILABLE"

@@ -14,7 +14,7 @@ from tieline.engine.coordination import Claim, Grant, SetPolicy, Status
 from tieline.errors import Refused
 from tieline.model.identity import Peer
 from tieline.model.process import ProcessIdentity
-from tieline.model.resource import Document, ResourceKey
+from tieline.model.resource import ResourceKey
 from tieline.runtime.resources import coordinator as coordinator_module
 from tieline.runtime.resources import running, viewing
 from tieline.runtime.resources.coordinator import Coordinator
@@ -23,8 +23,6 @@ from tieline.runtime.resources.running import (
     Run,
     Standing,
     command_digest,
-    is_seen_held,
-    is_tended,
     lost,
 )
 from tieline.shell.process import identify, self_identity
@@ -151,22 +149,6 @@ def test_mark_of_a_launch_whose_host_has_not_yet_told_its_process_is_waited_for(
     looks = iter([lambda: None, lambda: start(coordinator, "holder", 1, self_identity())])
     monkeypatch.setattr(running.time, "sleep", lambda _seconds: next(looks)())
     assert run_of(coordinator, "a", private_home)._inherited == {KEY}
-
-
-def test_is_tended_says_whether_somebody_alive_will_tell_the_end(coordinator: Coordinator) -> None:
-    """Free, reserved, and held under a living supervisor: yes. Held by what nobody owns: no."""
-    assert is_tended(Document(KEY))
-    claim(coordinator, "a", KEY)
-    assert is_tended(coordinator.store.read(KEY))
-    begin(coordinator, "a", 1)
-    assert not is_tended(coordinator.store.read(KEY))
-
-
-def test_is_tended_with_a_living_supervisor(coordinator: Coordinator) -> None:
-    """The supervisor tells the end itself."""
-    claim(coordinator, "a", KEY)
-    begin(coordinator, "a", 1, self_identity())
-    assert is_tended(coordinator.store.read(KEY))
 
 
 def test_digest_binds_program_arguments_and_directory() -> None:
@@ -325,19 +307,3 @@ def test_crowd_at_the_locks_ends_no_wait(
     assert caught.value.code == "RESOURCE_WAIT_TIMEOUT"
     assert len(told) == 1
     assert not crowded
-
-
-def test_holder_without_a_supervisor_is_seen_by_its_command(coordinator: Coordinator) -> None:
-    """A host's own command is looked at cheaply while it lives; its end is looked into at once."""
-    child = subprocess.Popen(["/bin/sleep", "60"])
-    process = identify(child.pid)
-    assert process is not None
-    claim(coordinator, "holder", KEY)
-    begin(coordinator, "holder", 1)
-    start(coordinator, "holder", 1, process)
-    document = coordinator.store.read(KEY)
-    assert not is_tended(document)
-    assert is_seen_held(document)
-    child.kill()
-    child.wait()
-    assert not is_seen_held(document)

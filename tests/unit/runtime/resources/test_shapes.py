@@ -45,6 +45,7 @@ def seen(state: str = "available", **fields: Any) -> Snapshot:
     ("item", "life", "words"),
     [
         (seen(is_configured=False), {}, "it is free: `tieline run --resource machine/x"),
+        (seen(controller_alias="lead"), {}, "nobody holds it, and :lead grants it: `tieline run --resource"),
         (seen(queue=(WAITING,), controller_alias="lead"), {}, ":lead grants it: `tieline resource grant"),
         (seen(queue=(WAITING,)), {}, "its controller grants it"),
         (seen(queue=(WAITING,), is_configured=False), {}, "the oldest in line is about to get it"),

@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-from tieline.runtime.resources.watching import DirectoryWatch, Glance
+from tieline.runtime.resources.watching import DirectoryWatch, FilesWatch, Glance
 
 
 def put(folder: Path, name: str, text: str) -> None:
@@ -60,3 +60,33 @@ def test_watch_that_the_system_does_not_offer_only_waits(private_home: Path) -> 
     assert not watch.wait(0.01)
     watch.close()
     watch.close()
+
+
+def test_files_watch_is_woken_by_its_own_file_and_by_no_other(private_home: Path) -> None:
+    """A busy directory costs who waits for one file of it nothing, and that file's change ends the wait."""
+    put(private_home, "own.json", "1")
+    put(private_home, "other.json", "1")
+    with FilesWatch(str(private_home)) as watch:
+        watch.follow(["own.json", "not-there-yet.json"])
+        for number in range(50):
+            put(private_home, "other.json", str(number))
+        assert not watch.wait(0.05)
+        for text in ("2", "3"):
+            threading.Timer(0.1, put, (private_home, "own.json", text)).start()
+            begun = time.monotonic()
+            assert watch.wait(5.0)
+            assert time.monotonic() - begun < 3.0
+            while watch.wait(0.05):
+                continue
+            watch.follow(["own.json"])
+
+
+def test_glance_knows_a_file_that_came_after_its_last_look(private_home: Path) -> None:
+    """What was put there between a look and a watch is not lost."""
+    put(private_home, "a.json", "1")
+    glance = Glance(str(private_home))
+    assert glance.is_newer("a.json")
+    glance.changed()
+    assert not glance.is_newer("a.json")
+    put(private_home, "a.json", "22")
+    assert glance.is_newer("a.json")
