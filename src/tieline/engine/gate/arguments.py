@@ -22,6 +22,7 @@ __all__ = [
     "options_of",
     "positions",
     "scripts_of",
+    "targets_of",
     "words_of",
 ]
 
@@ -29,6 +30,7 @@ ARGUMENTS_MAX = 512  # what follows is not looked at
 WORDS_MAX = 16
 PATH_CHARACTERS_MAX = 1_024
 RUN_WORDS = frozenset({"run", "run-script", "rum", "urn"})
+_NX_TARGETS = frozenset({"-t", "--target", "--targets"})
 _NPM_SHORT = {
     "t": "test",
     "tst": "test",
@@ -147,14 +149,41 @@ def scripts_of(name: str, words: tuple[str, ...]) -> tuple[str, ...]:
         if name == "npm":
             return (_NPM_SHORT[first],) if first in _NPM_SHORT else ()
         return () if first in BUILTIN_SUBCOMMANDS[name] else (_NPM_SHORT.get(first, first),)
+    if name == "nx":
+        return _of_nx(words)
     own = SCRIPT_TOOLS.get(name)
     if own is None:
         return ()
+    if name == "turbo" and first not in {own, "watch"}:
+        return words  # `run` may be left out
     if name in {"gradle", "gradlew"}:
         return tuple(word.rsplit(":", 1)[-1] for word in words)
     if not own:
         return words[:1] if name == "npx" else words
-    return words[1:] if first == own else ()
+    return words[1:] if first == own or name == "turbo" else ()
+
+
+def targets_of(name: str, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the targets that options name; only nx has such."""
+    if name != "nx":
+        return ()
+    found: list[str] = []
+    at = 1
+    while at < min(len(argv), ARGUMENTS_MAX):
+        if argv[at][:1] != "-":
+            at += 1
+            continue
+        option, value, at = option_at(argv, at, _NX_TARGETS)
+        if option in _NX_TARGETS:
+            found += value.split(",")
+    return tuple(found)
+
+
+def _of_nx(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the targets among the words: `test web`, `run web:test:ci`, `run-many -t build test`."""
+    if words[0] == "run":
+        return tuple(word.split(":")[1] for word in words[1:2] if ":" in word)
+    return words[1:] if words[0] in {"run-many", "affected"} else words[:1]
 
 
 def moved(directory: str, words: tuple[str, ...]) -> str:

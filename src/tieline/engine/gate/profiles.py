@@ -58,7 +58,7 @@ SERVER_SCRIPTS = ("dev", "start", "serve", "preview", "storybook")
 """Scripts of a package manager that serve while one develops; `name:variant` is the same."""
 
 _SCRIPTS = frozenset(BUILD_SCRIPTS + SERVER_SCRIPTS)
-_MANAGERS = frozenset({"npm", "pnpm", "yarn", "bun", "npx"})
+_MANAGERS = frozenset({"npm", "pnpm", "yarn", "bun", "npx", "turbo", "nx", "lerna"})
 _QUESTIONS = frozenset({"--version", "-version", "version", "--help", "-help", "help", "-h", "-V"})
 
 

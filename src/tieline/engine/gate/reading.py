@@ -24,6 +24,7 @@ from tieline.engine.gate.arguments import (
     options_of,
     positions,
     scripts_of,
+    targets_of,
     words_of,
 )
 from tieline.engine.gate.splitting import EXPANSION, TOKENS_MAX, Segment, split
@@ -53,10 +54,12 @@ __all__ = [
 LAYERS_MAX = 16  # programs that start programs, in one command
 TEXTS_MAX = 8  # a shell's text inside a shell's text
 SUBJECTS_MAX = 192
+EXPORTS_MAX = 64  # the last ones of a text
 EVERYTHING = frozenset({"*"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _ENDINGS = re.compile(r"\.(?:exe|cmd|bat|js|mjs|cjs)$")
 _NUMBERED_PYTHON = re.compile(r"python[0-9.]+$")
+_EXPORTERS = frozenset({"export", "declare", "typeset"})
 _FIND_ACTIONS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _OPTIONS_OF_RUN = frozenset({
     "--resource", "--timeout", "--reason", "--ticket", "--on-orphan", "--instance", "--run"
@@ -158,21 +161,25 @@ class _Walk:
         script = split(text, max(0, self.tokens_left))
         self.tokens_left -= script.token_count
         directories = {0: place.directory}
-        seen: set[tuple[Segment, str]] = set()
+        exports: dict[int, tuple[str, ...]] = {0: ()}
+        seen: set[tuple[Segment, str, tuple[str, ...]]] = set()
         for segment in script.segments:
             frame = segment.frame
             while frame not in directories:
                 frame = script.parents[frame]
             directory = directories.setdefault(segment.frame, directories[frame])
+            exported = exports.setdefault(segment.frame, exports[frame])
+            if segment.words and segment.words[0] in _EXPORTERS:
+                exports[segment.frame] = (exported + _exported_by(segment.words))[-EXPORTS_MAX:]
             if segment.words and segment.words[0] in {"cd", "pushd"}:
                 directories[segment.frame] = moved(directory, segment.words[1:])
             if segment.words and segment.words[0] == "alias":
                 self.aliases |= dict(word.split("=", 1) for word in segment.words[1:] if "=" in word)
-            if segment.words and (segment, directory) not in seen:
-                seen.add((segment, directory))
-                assignments = place.assignments + segment.assignments
+            if segment.words and (segment, directory, exported) not in seen:
+                seen.add((segment, directory, exported))
+                assignments = place.assignments + exported + segment.assignments
                 there = place
-                if directory != place.directory or segment.assignments:
+                if directory != place.directory or exported or segment.assignments:
                     there = place._replace(directory=directory, assignments=assignments)
                 named = self.aliases.get(segment.words[0])
                 if named is not None and len(segment.words) + len(named) <= ARGUMENTS_MAX:
@@ -216,7 +223,7 @@ class _Walk:
         if name == "git":
             words, argv = self._alias_of_git(words, argv, place)
         words = compose(name, words)
-        scripts = scripts_of(name, words)
+        scripts = scripts_of(name, words) + targets_of(name, argv)
         if not is_first_sure:
             scripts += scripts_of(name, words[1:])
         self.subjects.append(
@@ -291,6 +298,8 @@ class _Walk:
     ) -> tuple[tuple[str, ...], _Place] | None:
         """Return the command after a wrapper's options and operands."""
         found = options_of(argv, start, wrapper, place.directory)
+        if wrapper.own_word and argv[found.at : found.at + 1] == (wrapper.own_word,):
+            found = options_of(argv, found.at + 1, wrapper, found.directory)
         if found.is_stopped:
             return None
         if found.directory != place.directory:
@@ -376,6 +385,12 @@ class _Walk:
                 named.add((value, place.directory))
             is_whole = is_whole or option == "--gate"
         return argv[stop + 1 :], place._replace(covered=frozenset(named), is_covered_whole=is_whole)
+
+
+def _exported_by(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a command of the shell puts with its value into the environment of those that follow."""
+    is_exported = words[0] == "export" or any(word[:1] == "-" and "x" in word for word in words[1:])
+    return tuple(word for word in words[1:] if _ASSIGNMENT.match(word)) if is_exported else ()
 
 
 def _is_put_together(name: str, *, is_text: bool) -> bool:

@@ -27,6 +27,7 @@ _TEST_SCRIPTS = _variants("test", "check", "proof", "lint", "typecheck")
 _BUILD_SCRIPTS = _variants("build", "compile")
 _PYTHON_TESTS = ("pytest", "tox", "nox", "unittest")
 _MANAGERS = ("npm", "pnpm", "yarn", "bun", "npx")
+_SCRIPT_RUNNERS = (*_MANAGERS, "turbo", "nx", "lerna")
 _SERVERS = (
     "vite", "next", "nuxt", "astro", "ng", "webpack", "webpack-dev-server", "uvicorn", "gunicorn",
     "hypercorn",
@@ -87,8 +88,8 @@ _SETS: dict[str, tuple[str, tuple[Rule, ...]]] = {
                  without=_QUESTIONS),
             Rule("repository/tests", executables=("playwright",), subcommands=("test",),
                  without=(*_QUESTIONS, "--list")),
-            Rule("repository/tests", executables=_MANAGERS, scripts=_TEST_SCRIPTS),
-            Rule("repository/build", executables=_MANAGERS, scripts=_BUILD_SCRIPTS),
+            Rule("repository/tests", executables=_SCRIPT_RUNNERS, scripts=_TEST_SCRIPTS),
+            Rule("repository/build", executables=_SCRIPT_RUNNERS, scripts=_BUILD_SCRIPTS),
             Rule("repository/packages", executables=_MANAGERS,
                  subcommands=("install", "i", "ci", "add", "update", "up", "upgrade", "remove", "rm",
                               "uninstall", "dedupe",
@@ -220,8 +221,8 @@ def _port(number: str) -> tuple[Rule, ...]:
     others = ("--port", "--port=*", "-p", "-p*", "-P", "PORT=*")
     return (
         Rule(resource, executables=_SERVERS, arguments=named),
-        Rule(resource, executables=_MANAGERS, scripts=_variants(*SERVER_SCRIPTS), arguments=named),
-        Rule(resource, executables=_MANAGERS, scripts=_variants(*SERVER_SCRIPTS), without=others),
+        Rule(resource, executables=_SCRIPT_RUNNERS, scripts=_variants(*SERVER_SCRIPTS), arguments=named),
+        Rule(resource, executables=_SCRIPT_RUNNERS, scripts=_variants(*SERVER_SCRIPTS), without=others),
     )
 
 
@@ -247,7 +248,7 @@ def _database(name: str) -> tuple[Rule, ...]:
             executables=("cargo", "go", "dotnet", "swift", "deno", "bun"),
             subcommands=("test", "nextest"),
         ),
-        Rule(resource, executables=_MANAGERS, scripts=_variants(BUILD_SCRIPTS[1])),
+        Rule(resource, executables=_SCRIPT_RUNNERS, scripts=_variants(BUILD_SCRIPTS[1])),
         Rule(
             resource,
             executables=("make", "just", "task", "gradle", "gradlew", "mvn", "mvnw"),

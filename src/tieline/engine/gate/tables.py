@@ -45,7 +45,8 @@ class Wrapper(NamedTuple):
 
     Of the `valued` options, `folders` name where the command runs, `modules` name the command itself, and the
     value of `texts` is a shell's text. One of `stops` means that it starts none. `takes_assignments`:
-    NAME=VALUE before the command are its environment. `joins_words`: the command is a shell's text.
+    NAME=VALUE before the command are its environment. `own_word` may stand before the command.
+    `joins_words`: the command is a shell's text.
     """
 
     valued: frozenset[str] = frozenset()
@@ -56,6 +57,7 @@ class Wrapper(NamedTuple):
     modules: frozenset[str] = frozenset()
     texts: frozenset[str] = frozenset()
     stops: frozenset[str] = frozenset()
+    own_word: str = ""
 
 
 def _wrapper(
@@ -146,6 +148,13 @@ WRAPPERS: dict[str, Wrapper] = {
     "eval": Wrapper(joins_words=True),
     "trap": Wrapper(joins_words=True),
     "script": _wrapper("-o -O -I -B -T -m -E", texts="-c --command", operand_count=1),
+    "valgrind": _PLAIN,  # its options hold their values
+    "gdb": _wrapper("-ex -x -iex -ix -d -s -e -c -b -l --eval-command --command --init-command --directory "
+                    "--symbols --exec --core", folders="-cd --cd", stops="-p --pid"),
+    "lldb": _wrapper("-o -O -s -S -k -K -a --arch --one-line --source", stops="-p --attach-pid -n -c --core"),
+    "ccache": _wrapper("-k -o -M -F --config-path", stops="-s -c -C -z -p"),
+    "sccache": _wrapper(stops="-s -z"),
+    "bear": _wrapper("-o --output --config --cdb --library --wrapper"),
     "strace": _wrapper("-o -e -p -s -u -E -P -a -O -S"),
     "ltrace": _wrapper("-o -e -p -s -u -n -l -x"),
     "xvfb-run": _wrapper("-n --server-num -s --server-args -e --error-file -f --auth-file -w --wait -p"),
@@ -173,7 +182,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "screen": _wrapper("-S -c -h -e -s -T -t -p", stops="-X -x -r -R -ls -list -wipe"),
     "npx": _wrapper("-p --package -w --workspace", texts="-c --call"),
     "uvx": _UV_RUN._replace(valued=_UV_RUN.valued | {"--from"}),
-    "dotenv": _wrapper("-e -p -v -f"),
+    "dotenv": _wrapper("-e -p -v -f -q --file --quote --export")._replace(own_word="run"),
     "python": _PYTHON,
     "node": _NODE,
     "tsx": _NODE,
@@ -203,6 +212,14 @@ RUNNERS: dict[str, dict[str, Wrapper]] = {
     "bun": {"x": _PLAIN, "run": _PLAIN},
     "mise": {"exec": _wrapper("-j --jobs", texts="-c --command"), "x": _wrapper(texts="-c --command")},
     "asdf": {"exec": _PLAIN},
+    "pyenv": {"exec": _PLAIN},
+    "rbenv": {"exec": _PLAIN},
+    "nodenv": {"exec": _PLAIN},
+    "lerna": {"exec": _wrapper("--scope --ignore --concurrency --loglevel")},
+    "perf": {"stat": _wrapper("-e --event -r --repeat -o --output -x -C --cpu -I -D -G --delay --timeout"),
+             "record": _wrapper("-e --event -o --output -F --freq -c --count -C --cpu -m -D -G "
+                                "--call-graph"),
+             "trace": _wrapper("-e --event -o --output -C --cpu -m")},
     "direnv": {"exec": _wrapper(operand_count=1)},
     "coverage": {"run": _wrapper("--source --omit --include --rcfile --data-file --context", modules="-m")},
     "doppler": {"run": _wrapper("-p --project -c --config", texts="--command")},
@@ -280,6 +297,8 @@ TOOLS: dict[str, Tool] = {
     "task": _tool("-t --taskfile -C --concurrency -o --output", "-d --dir"),
     "bazel": _tool("--bazelrc --output_base --output_user_root"),
     "turbo": _tool("--filter -F --concurrency", "--cwd"),
+    "perf": _tool("--exec-path --buildid-dir --debugfs-dir --debug"),
+    "lerna": _tool("--scope --ignore --concurrency --loglevel --since"),
     "nx": _tool("-t --target --targets -p --projects -c --configuration --parallel"),
     "hatch": _tool("-e --env -p --project --config"),
     "bundle": _tool("--gemfile"),

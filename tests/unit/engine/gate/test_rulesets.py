@@ -422,3 +422,42 @@ def test_spelling_of_a_gated_command_does_not_escape(text: str) -> None:
 def test_command_that_only_looks_or_is_only_named_is_free(text: str) -> None:
     """A question, a dry run and a text that names a command wait for nobody."""
     assert not any(needed(name, text) for name in EVERY)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "perf stat -e cycles pytest", "perf record -o x -- pytest -q", "valgrind --leak-check=full pytest",
+        "gdb -ex run --args pytest", "lldb -- pytest", "ccache pytest", "bear --output x -- pytest",
+        "dotenv run -- pytest", "dotenv -f .env run pytest", "dotenv -e .env -- pytest", "pyenv exec pytest",
+        "rbenv exec pytest", "lerna exec -- pytest",
+    ],
+)  # fmt: skip
+def test_test_run_behind_a_tool_that_starts_it_needs_the_tests(command: str) -> None:
+    """A profiler, a debugger, a cache or a chooser of versions hides no program."""
+    assert needed("python", command) == {"repository/tests"}
+
+
+@pytest.mark.parametrize(
+    ("command", "resource"),
+    [
+        ("turbo test", "tests"), ("turbo run build --filter=web", "build"), ("turbo watch test", "tests"),
+        ("npx turbo test", "tests"), ("nx test web", "tests"), ("nx run web:test:ci", "tests"),
+        ("nx run-many -t build test", "tests"), ("nx affected --target=test", "tests"),
+        ("nx run-many --targets=a,build", "build"), ("lerna run test", "tests"),
+    ],
+)  # fmt: skip
+def test_task_of_a_workspace_tool_is_a_script(command: str, resource: str) -> None:
+    """The tools that run scripts of many packages are gated as the package managers are."""
+    assert f"repository/{resource}" in needed("node", command)
+    assert needed("node", "nx graph") == needed("node", "turbo prune web") == set()
+
+
+def test_exported_variable_counts_for_the_commands_after_it() -> None:
+    """In its own shell and those below it, and not outside of them."""
+    port = {"machine/port-3000"}
+    assert needed("port:3000", "export PORT=3000; node server.js") == port
+    assert needed("port:3000", "declare -x PORT=3000 && (cd web; node server.js)") == port
+    assert needed("port:3000", "(export PORT=3000; true); node server.js") == set()
+    assert needed("port:3000", "node server.js; export PORT=3000") == set()
+    assert needed("port:3000", "declare PORT=3000; node server.js") == set()
