@@ -121,6 +121,11 @@ def _rule(rule: Any, number: int, source: str, text: str) -> Rule:
     return msgspec.convert(rule, Rule)
 
 
+msgspec.json.Decoder(
+    Rule
+)  # prepared here, in one thread: two that are the first to convert one end the process
+
+
 def _rule_fault(name: str, value: Any) -> str:
     """Return what a field of a rule must be, empty when it is."""
     if name == "resource":

@@ -35,6 +35,11 @@ TABLE: dict[str, tuple[type[msgspec.Struct], Handler]] = {
 }
 """Method name to (params, what it does)."""
 
+# Prepared while this module is loaded, in one thread: two roots of one process that are the first to be asked
+# the same at one instant would end it.
+for _shape, _ in TABLE.values():
+    msgspec.json.Decoder(_shape)
+
 
 class Operations:
     """What a door calls."""

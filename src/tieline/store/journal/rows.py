@@ -44,6 +44,7 @@ INSERT_ROWS_MAX = 64
 """Rows of one statement: the interpreter's lock is freed once for all of them."""
 
 _encode_envelope = msgspec.json.Encoder().encode
+_decode_words = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
 _encode_columns = msgspec.msgpack.Encoder().encode
 
@@ -254,7 +255,7 @@ def _context(columns: Sequence[Any]) -> Row:
 
 def _run(columns: Sequence[Any]) -> Row:
     _, run, alias, capabilities, is_live, at_ms, _ = columns
-    return RunRow(run, alias, msgspec.json.decode(capabilities, type=tuple[str, ...]), bool(is_live), at_ms)
+    return RunRow(run, alias, _decode_words(capabilities), bool(is_live), at_ms)
 
 
 def _mute(columns: Sequence[Any]) -> Row:
