@@ -114,9 +114,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Patch(
                 "engine/messaging/restore.py",
-                "    _resume(custody, told, now)\n    custody.arrival_generation",
+                "    _resume(custody, told, unsent, now)\n    custody.arrival_generation",
                 "    custody.received_keys.clear()\n"
-                "    _resume(custody, told, now)\n    custody.arrival_generation",
+                "    _resume(custody, told, unsent, now)\n    custody.arrival_generation",
             ),
         ),
         (HERE + "message_repeated_after_a_restore_is_one_record",),

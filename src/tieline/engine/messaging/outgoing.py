@@ -365,8 +365,8 @@ def _settle_transmit(turn: Turn, record: Record, command: Settle) -> None:
 
 def _unreached(turn: Turn, record: Record, command: Settle, *, is_present: bool) -> None:
     """Not one byte of an attempt left."""
-    if command.refusal is not None:
-        record.last_refusal = command.refusal
+    if record.is_once:  # where no recipient refuses an attempt our own reason is the only one (I20)
+        record.last_refusal = command.refusal or record.last_refusal
     if command.is_gone:
         _gone(turn, record.route)
     if record.is_once and record.known.state is State.UNKNOWN:
