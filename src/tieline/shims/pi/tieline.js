@@ -203,7 +203,7 @@ class Session {
       this.open();
     }
     this.state({ busy: !ctx.isIdle(), resumed: true });
-    this.learnContext();
+    this.learning = this.learnContext();
   }
 
   open() {
@@ -227,8 +227,8 @@ class Session {
 
   async end(reason) {
     const { door, id } = this;
-    for (const stop of this.listening.splice(0)) stop?.();
-    this.ctx = this.door = undefined;
+    for (const stop of this.listening.splice(0)) if (typeof stop === "function") stop();
+    this.ctx = this.door = this.context = undefined;
     if (!door) return;
     if (reason !== "reload") return door.close();
     // Mail that waits stays with the session: the next load of this file takes the same root.
@@ -419,6 +419,7 @@ class Session {
   }
 
   async learnReceipt(messageId) {
+    await this.learning; // a message may be told of before the context is known
     const rootSessionId = this.context?.rootSessionId;
     if (!rootSessionId) return;
     try {
