@@ -121,9 +121,8 @@ def _rule(rule: Any, number: int, source: str, text: str) -> Rule:
     return msgspec.convert(rule, Rule)
 
 
-msgspec.json.Decoder(
-    Rule
-)  # prepared here, in one thread: two that are the first to convert one end the process
+# Prepared here, in one thread: two threads that are the first to convert one would end the process.
+msgspec.json.Decoder(Rule)
 
 
 def _rule_fault(name: str, value: Any) -> str:
