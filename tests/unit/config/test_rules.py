@@ -1,8 +1,5 @@
 """The section resource: rules in order, and what is said of a wrong one."""
 
-import subprocess
-import sys
-
 import pytest
 
 from tieline.config.rules import ResourceSettings, Rule
@@ -93,25 +90,3 @@ def test_resource_section_with_a_wrong_value_names_line_rule_and_field(text: str
         load(text, "c", {})
     assert says in str(caught.value)
     assert str(caught.value).startswith("c")
-
-
-FIRST_READERS = """
-import sys, threading, msgspec
-from tieline.config import Rule
-sys.setswitchinterval(1e-7)
-gate, read = threading.Barrier(8), []
-def work():
-    gate.wait()
-    read.append(msgspec.convert({"resource": "machine/x"}, Rule))
-threads = [threading.Thread(target=work) for _ in range(8)]
-[one.start() for one in threads]
-[one.join() for one in threads]
-sys.exit(len(read) != 8)
-"""
-
-
-def test_first_rules_of_several_threads_do_not_end_the_process() -> None:
-    """A command and the root beside it in one process read the same rules at the same instant."""
-    for _ in range(6):
-        ended = subprocess.run([sys.executable, "-c", FIRST_READERS], env={"PYTHONPATH": "src"}, check=False)
-        assert ended.returncode == 0
