@@ -81,9 +81,13 @@ class Neighbour:
             time.sleep(LOOK_SECONDS)
         raise AssertionError(f"no peer of {project} within {seconds} s")
 
-    def send(self, to: str, content: str) -> dict[str, Any]:
+    def send(self, to: str, content: str, *, delivery: str | None = None) -> dict[str, Any]:
         """Send a message; return its receipt."""
-        return self._do(self.root.send(to, content))
+        return self._do(self.root.send(to, content, delivery=delivery))
+
+    def last(self, to: str) -> dict[str, Any]:
+        """Return the last finished answer of a peer."""
+        return self._do(self.root.last(to))
 
     def next_message(self, seconds: float = CALL_SECONDS_MAX) -> Message:
         """Return the oldest unread message, consumed.
