@@ -184,9 +184,9 @@ class ControlLink(asyncio.Protocol):
 
     def _note_token(self, request: RequestReceived, result: dict[str, Any]) -> None:
         """Remember a token that the reading command must settle before it ends."""
-        if request.method in ("local.inbox", "local.ask") and result.get("token"):
+        if request.method in ("local.inbox", "local.ask", "host.hook") and result.get("token"):
             self._tokens.add(result["token"])
-        elif request.method in ("host.taken", "host.refused"):
+        elif request.method in ("host.taken", "host.refused", "host.carried"):
             self._tokens.discard(str(request.params.get("token")))
 
     async def _is_drained(self) -> bool:

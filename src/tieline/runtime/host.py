@@ -16,6 +16,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tieline.config import Scope
+from tieline.runtime.hooked import HookDoor
 
 __all__ = ["Answer", "Answers", "Host"]
 
@@ -67,6 +68,7 @@ class Host:
         self.context_percent: int | None = None
         self.is_wake_out = False
         self.is_parked = False  # this session ends now, and will be resumed
+        self.hooks: HookDoor | None = None  # what serves the commands of its hooks
         self.answers: dict[str | None, Answers] = {}
         self.excerpted: OrderedDict[int, None] = OrderedDict()  # shown once as an excerpt, still unread
         self.scopes: dict[str, Scope] = {}  # of runs that were given a narrower one than the root's

@@ -15,6 +15,7 @@ from tieline.errors import Refusal, Refused
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Delivery
 from tieline.model.traits import NATIVE
+from tieline.runtime import hooked
 from tieline.runtime.calls import Actor, Params, Reply
 from tieline.runtime.host import PAUSES
 from tieline.runtime.ladder.showing import Bounds, prepared
@@ -331,4 +332,5 @@ TABLE: dict[str, Any] = {
     "host.shutdown": (Shutdown, shutdown),
     "host.shutdown_peer": (ShutdownPeer, shutdown_peer),
     "host.environment": (OfEnvironment, environment),
+    **hooked.TABLE,
 }

@@ -21,7 +21,8 @@ from tieline.engine.contract import Act
 from tieline.errors import Refused
 from tieline.model.identity import Peer
 from tieline.runtime.calls import Actor
-from tieline.runtime.ladder import PushDoor
+from tieline.runtime.hooked import HookDoor
+from tieline.runtime.ladder import Flags, PushDoor
 from tieline.runtime.node import Node
 from tieline.runtime.operations import Operations
 from tieline.runtime.options import RootOptions
@@ -134,6 +135,11 @@ class Root:
     def push_by(self, door: PushDoor) -> None:
         """Push mail into the host's session through `door` from now on, where that is allowed."""
         self.node.ladder.climb(door)
+
+    def hook_by(self, door: HookDoor) -> Flags:
+        """Serve the commands of the host's hooks by `door`; return the files that tell them of mail."""
+        self.node.host.hooks = door
+        return Flags(self.node)
 
     async def publish(self, session: str | None = None) -> None:
         """Let others see this root, under the session that the host named."""

@@ -1,4 +1,4 @@
-"""Small programs for other languages that ship with the package; no Python runs in them.
+"""Small programs that run outside of Tieline's own processes: in another language, or without its imports.
 
 Nothing here imports the rest of the package, and nothing of the package imports this.
 

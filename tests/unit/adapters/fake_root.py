@@ -89,6 +89,7 @@ class FakeRoot:
         self.shutdown = asyncio.Event()
         self.options: list[Any] = []
         self.doors: list[Any] = []
+        self.hook_doors: list[Any] = []
         self.failures: list[BaseException] = []
         self.may_open = asyncio.Event()
         self.may_open.set()
@@ -102,6 +103,9 @@ class FakeRoot:
 
     def push_by(self, door: Any) -> None:
         self.doors.append(door)
+
+    def hook_by(self, door: Any) -> None:
+        self.hook_doors.append(door)
 
     async def publish(self, session: str | None = None) -> None:
         self.published.append(session)

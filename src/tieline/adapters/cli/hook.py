@@ -31,7 +31,8 @@ from tieline.errors import UsageError
 
 __all__ = ["parser", "run"]
 
-HARNESSES = ("claude", "codex", "shell")
+HARNESSES = ("claude", "claude-code", "codex", "gemini", "shell")
+JUDGED = "pre-tool"
 SHELL_TOOLS = frozenset({"bash", "shell", "local_shell", "exec_command", "unified_exec", "run_shell_command"})
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 INPUT_BYTES_MAX = 4_194_304
@@ -39,12 +40,15 @@ CANNOT_JUDGE = 2
 SHELL_SIGNS = "\n;&|<>()$`\\\"'*?[]{}#~!"
 MENDING = ("doctor", "status", "resource", "recover", "log", "peers", "help")
 """Commands of Tieline that start nothing and help to mend what keeps a hook from judging."""
-USAGE = "tieline hook HARNESS pre-tool [-- COMMAND ...]"
+USAGE = "tieline hook HARNESS pre-tool|EVENT [-- COMMAND ...]"
 DETAILS = """claude and codex: reads the hook's JSON on stdin; no output means allow, otherwise the
 harness's own form of a refusal that names the line to run instead. Put it before the shell tool:
 
     {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command",
       "command": "tieline hook claude pre-tool"}]}]}}
+
+any other EVENT, by the harness's own name (AfterTool, PostToolUse, Stop ...): hands the hook to the root of
+this session and prints its answer, which is nothing without mail. It never blocks, and always ends with 0.
 
 shell: judges the COMMAND after -- for any other host; exit code 0 allows, 1 refuses and prints the line.
 
@@ -55,9 +59,9 @@ The rules are those of config.toml; see docs/gate-rules.md."""
 
 def parser(sub: Alone) -> Parser:
     """Return the parser of this command."""
-    made = sub.add_parser("hook", "Judge a shell command before a harness starts it.", DETAILS, USAGE)
-    made.add_argument("harness", choices=HARNESSES, metavar="HARNESS", help="claude, codex or shell")
-    made.add_argument("event", choices=("pre-tool",), metavar="EVENT", help="pre-tool")
+    made = sub.add_parser("hook", "What a harness's hook calls: judge a command, bring mail.", DETAILS, USAGE)
+    made.add_argument("harness", choices=HARNESSES, metavar="HARNESS", help="claude, codex, gemini or shell")
+    made.add_argument("event", metavar="EVENT", help="pre-tool, or an event by the harness's own name")
     made.add_argument("command", nargs="*", metavar="COMMAND", help="shell: after --, what is about to start")
     add_root_options(made)
     return made
@@ -65,6 +69,12 @@ def parser(sub: Alone) -> Parser:
 
 def run(options: Namespace) -> int:
     """Judge, answer, and return the exit code."""
+    if options.event != JUDGED:
+        from tieline.adapters.cli.hook_event import tell
+
+        return tell(options)
+    if options.harness == "gemini":
+        raise UsageError("the shell commands of Gemini CLI are not judged; its other hooks are served")
     if options.harness == "shell" and not options.command:
         raise UsageError("give the command after --")
     if options.harness != "shell" and options.command:

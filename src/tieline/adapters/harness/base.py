@@ -52,7 +52,9 @@ PASSED_ON: Final = ("TIELINE_HOME", "TIELINE_COORDINATION_DIRECTORY")
 """Variables that a root must see as this command does, where a harness hands down none."""
 
 
-_OUR_HOOK: Final = re.compile(r"tieline\S* hook (?:claude|codex|gemini) \S")
+_OUR_HOOK: Final = re.compile(
+    r"(?:tieline\S* hook|tieline/shims/hook\.py\S* \S+) (?:claude|claude-code|codex|gemini) \S"
+)
 
 
 class Place(NamedTuple):

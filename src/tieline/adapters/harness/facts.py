@@ -21,9 +21,12 @@ __all__ = [
     "GATE_MATCHER",
     "GEMINI_HOOKS",
     "GUARD",
+    "GUARDED_LINE",
+    "HOOK_CLIENT",
     "HOST_TOOL",
     "SERVER",
     "SHIMS",
+    "TELLING_LINE",
     "TOOL_HOOK_SECONDS_MAX",
     "CommandHook",
     "ToolHook",
@@ -72,11 +75,12 @@ class CommandHook(NamedTuple):
 
     Attributes:
         event: The harness's name of the event; the word after `tieline hook HARNESS`.
-        is_guarded: Whether it starts nothing unless the session's flag of waiting mail exists.
+        tells: Whether the root is told of it also where no mail waits: behind the harness's back then, so
+            that nobody waits for it.
     """
 
     event: str
-    is_guarded: bool = False
+    tells: bool = True
 
 
 TOOL_HOOK_SECONDS_MAX: Final = 10
@@ -106,13 +110,26 @@ CODEX_HOOKS: Final = (
 GEMINI_HOOKS: Final = (
     CommandHook("SessionStart"),
     CommandHook("BeforeAgent"),
-    CommandHook("AfterTool", is_guarded=True),
+    CommandHook("AfterTool", tells=False),
     CommandHook("AfterAgent"),
     CommandHook("SessionEnd"),
 )
 """Gemini CLI has command hooks alone; between two tools nothing is started unless mail waits."""
-GUARD: Final = '"${TIELINE_HOME:-$HOME/.tieline}/mail/$GEMINI_SESSION_ID"'
-"""The flag of waiting mail, as `sh` reads it: a file of the session's id in the folder `mail`."""
+GUARD: Final = '"${TIELINE_HOME:-$HOME/.tieline}/mail/${GEMINI_SESSION_ID}"'
+"""The flag of waiting mail, as `sh` reads it: a file of the session's id in the folder `mail`.
+
+The braces keep Gemini CLI from putting a quoted id into the quotes."""
+GUARDED_LINE: Final = 'f={guard}; [ -e "$f" ] || exit 0; {call} 2>/dev/null || exit 0'
+"""A hook that starts nothing where no mail waits."""
+TELLING_LINE: Final = (
+    'f={guard}; t() {{ {call} 2>/dev/null; }}; if [ -e "$f" ] || [ ! -e "$f.door" ]; then t || exit 0; '
+    "else {{ {{ t; }} <&3 >/dev/null 2>&1 & }} 3<&0; fi"
+)
+"""A hook that the harness waits for where mail waits, or where the root does not know the session yet.
+
+The inner braces matter: at a plain call the shell would keep copies of the harness's pipes open."""
+HOOK_CLIENT: Final = "shims/hook.py"
+"""The program of such a hook, below the package's folder; its first word is the session's door."""
 
 GATE_EVENT: Final = "PreToolUse"
 GATE_MATCHER: Final = "Bash"

@@ -1,14 +1,18 @@
 """Gemini CLI: an extension folder for the person, `settings.json` for a project.
 
-Rule 1: between two tools nothing is started unless mail waits: the shell looks for a file first.
+Rule 1: between two tools nothing is started unless mail waits: the shell looks for a file first. Where none
+waits, the other hooks tell the root behind the harness's back.
 Rule 2: a hook of ours never ends with a code that Gemini CLI takes for a refusal.
-Rule 3: an extension's server cannot be trusted; that is an entry of `settings.json`, given with consent.
+Rule 3: the server stands in one file: named in two, Gemini CLI starts it twice. What lets the model use our
+tools unasked is a list of its own in `settings.json`, given with consent.
 
 Source: reference/harnesses.md 6; its documentation of extensions, hooks and MCP.
 """
 
 import json
 import os
+import shlex
+import sys
 from typing import Any
 
 from tieline import __version__
@@ -19,17 +23,32 @@ from tieline.adapters.harness.base import (
     Mark,
     Place,
     Whole,
+    command_variables,
     folder_of,
     hook_command,
     is_our_group,
     is_our_server,
     server_entry,
 )
-from tieline.adapters.harness.facts import COMMAND_HOOK_MS_MAX, GEMINI_HOOKS, GUARD, SERVER
+from tieline.adapters.harness.facts import (
+    COMMAND_HOOK_MS_MAX,
+    GEMINI_HOOKS,
+    GUARD,
+    GUARDED_LINE,
+    HOOK_CLIENT,
+    SERVER,
+    TELLING_LINE,
+)
 
 __all__ = ["HARNESS"]
 
-_MARKS = (Mark(("mcpServers", SERVER), is_our_server), Mark(("hooks", "*", "*"), is_our_group))
+_TOOLS = ("list_peers", "send_peer_message", "peer_messages", "coordinate_resource")
+_ALLOWED = tuple(f"mcp_{SERVER}_{tool}" for tool in _TOOLS)
+_MARKS = (
+    Mark(("mcpServers", SERVER), is_our_server),
+    Mark(("hooks", "*", "*"), is_our_group),
+    Mark(("tools", "allowed", "*"), lambda value: value in _ALLOWED),
+)
 
 
 def _folder(place: Place) -> str:
@@ -40,21 +59,36 @@ def _groups(place: Place) -> dict[str, dict[str, Any]]:
     """Return the hook group of each event."""
     found = {}
     for hook in GEMINI_HOOKS:
-        command = f"{hook_command(place, 'gemini', hook.event)} || exit 0"
-        if hook.is_guarded:
-            command = f"[ -e {GUARD} ] || exit 0; {command}"
+        line = TELLING_LINE if hook.tells else GUARDED_LINE
+        command = line.format(guard=_guard(place), call=_call(place, hook.event))
         called = {"name": SERVER, "type": "command", "command": command, "timeout": COMMAND_HOOK_MS_MAX}
         found[hook.event] = {"hooks": [called]}
     return found
 
 
+def _guard(place: Place) -> str:
+    """Return the flag's place: where the variable was set when the server was set up, that of the server."""
+    home = "" if place.project else place.environment.get("TIELINE_HOME", "")
+    return f'{shlex.quote(os.path.abspath(home))}/mail/"${{GEMINI_SESSION_ID}}"' if home else GUARD
+
+
+def _call(place: Place, event: str) -> str:
+    """Return what a hook starts: for the person the client that needs no more than a bare interpreter."""
+    if place.project:
+        return hook_command(place, "gemini", event)
+    client = shlex.join([sys.executable, "-I", "-S", os.path.join(place.package, HOOK_CLIENT)])
+    # The harness hands down the variables of its own start, and not those that the server was set up with.
+    variables = [f"{name}={shlex.quote(value)}" for name, value in command_variables(place).items()]
+    return " ".join([*variables, client, '"$f.door"', "gemini", event])
+
+
 def _files(place: Place) -> list[Document | Whole]:
-    trusted = Entry(("mcpServers", SERVER), server_entry(place, trust=True), extra="permission")
+    allowed = [Entry(("tools", "allowed"), tool, is_element=True, extra="permission") for tool in _ALLOWED]
     if place.project:
         settings = os.path.join(place.project, ".gemini", "settings.json")
         plain = Entry(("mcpServers", SERVER), server_entry(place))
         hooks = [Entry(("hooks", event), group, is_element=True) for event, group in _groups(place).items()]
-        return [Document(settings, "json", (plain, *hooks), _MARKS)]
+        return [Document(settings, "json", (plain, *hooks, *allowed), _MARKS)]
     folder = os.path.join(_folder(place), "extensions", SERVER)
     manifest = {
         "name": SERVER,
@@ -66,7 +100,7 @@ def _files(place: Place) -> list[Document | Whole]:
     return [
         Whole(os.path.join(folder, "gemini-extension.json"), _text(manifest)),
         Whole(os.path.join(folder, "hooks", "hooks.json"), _text(hooks_file)),
-        Document(os.path.join(_folder(place), "settings.json"), "json", (trusted,), _MARKS),
+        Document(os.path.join(_folder(place), "settings.json"), "json", tuple(allowed), _MARKS),
     ]
 
 

@@ -86,6 +86,11 @@ class Hooks:
         run = self._calls.get(call_id or "")
         return run if run in self._runs else None
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether mail that an answer carried waits for its evidence."""
+        return bool(self._carried)
+
     def carried(self, run: str | None, token: str) -> None:
         """The harness's pipe took an answer with mail; its next hook is the evidence."""
         self._carried[run] = token

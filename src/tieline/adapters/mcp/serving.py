@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from tieline.adapters.mcp import constants, early, hosts
+from tieline.adapters.mcp.commands import CommandHooks
 from tieline.adapters.mcp.doors import door_of
 from tieline.adapters.mcp.hooks import HookCall, HookOperations, Hooks
 from tieline.adapters.stdio.calls import (
@@ -252,12 +253,22 @@ class Door:
             door = door_of(client, self._environment)
             if door is not None:
                 root.push_by(door)
+            self._serve_commands(root)
             opened.set_result(root)
             await self._watch_root(root)
             return
         self._failed_at = asyncio.get_running_loop().time()
         opened.set_exception(failure)
         opened.exception()  # looked at here, so that nobody needs to
+
+    def _serve_commands(self, root: Root) -> None:
+        """Take the hooks that the host has as commands."""
+
+        async def publish(session: str) -> None:
+            await self._publish(root, session)
+
+        served = CommandHooks(self._hooks, hosts.harness(self._answers.client), root.operations, publish)
+        served.flags = root.hook_by(served)
 
     async def _operations(self, call: Call) -> Operations:
         """Return what serves a call: the root is open then, and those it writes to can find it."""

@@ -80,6 +80,9 @@ class Root(Protocol):
     def push_by(self, door: Any) -> None:
         """Push mail into the host's session through a `runtime.ladder.PushDoor`."""
 
+    def hook_by(self, door: Any) -> Any:
+        """Serve the host's hooks that are commands by a `runtime.hooked.HookDoor`; return its `Flags`."""
+
     def who(self) -> dict[str, Any]:
         """Return who it is, as `local.who` says it."""
 

@@ -3,6 +3,7 @@
 Source: DESIGN.md 3 "Exposure and consumption"; docs/delivery.md.
 """
 
+from tieline.runtime.ladder.flags import Flags
 from tieline.runtime.ladder.ladder import Ladder, PushDoor
 
-__all__ = ["Ladder", "PushDoor"]
+__all__ = ["Flags", "Ladder", "PushDoor"]

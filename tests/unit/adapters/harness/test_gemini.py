@@ -2,10 +2,13 @@
 
 import json
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tieline.adapters.harness.base import Document, Place, Whole
+from tieline.adapters.harness.base import Document, Place, Whole, is_our_group
+from tieline.adapters.harness.facts import HOOK_CLIENT
 from tieline.adapters.harness.gemini import HARNESS
 
 Make = Callable[..., Place]
@@ -19,30 +22,77 @@ def commands(place: Place) -> dict[str, str]:
     return {event: group[0]["hooks"][0]["command"] for event, group in groups.items()}
 
 
+def with_client(place: Place, home: Path, code: str) -> Place:
+    """Return the place with a client that does this."""
+    (home / "tieline" / "shims").mkdir(parents=True, exist_ok=True)
+    (home / "tieline" / HOOK_CLIENT).write_text(f"import sys\n{code}\n")
+    return place._replace(package=str(home / "tieline"))
+
+
 def run(command: str, home: Path) -> tuple[int, str]:
     """Run a line as the harness does."""
     variables = {"PATH": "/usr/bin:/bin", "HOME": str(home), "GEMINI_SESSION_ID": "s1"}
-    done = subprocess.run(["sh", "-c", command], env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", command], env=variables, input="{}", capture_output=True, text=True, check=False
+    )
     return done.returncode, done.stdout
 
 
 def test_hook_between_tools_starts_nothing_without_mail(place: Make, home: Path) -> None:
     """The flag of this session decides."""
-    (home / "tieline").write_text("#!/bin/sh\necho started\nexit 2\n")
-    (home / "tieline").chmod(0o755)
-    command = commands(place()._replace(command=(str(home / "tieline"),)))["AfterTool"]
+    command = commands(with_client(place(), home, "print('started', *sys.argv[2:]); sys.exit(2)"))[
+        "AfterTool"
+    ]
     assert run(command, home) == (0, "")
     (home / ".tieline" / "mail").mkdir(parents=True)
     (home / ".tieline" / "mail" / "s1").touch()
-    assert run(command, home) == (0, "started\n")
+    assert run(command, home) == (0, "started gemini AfterTool\n")
+
+
+def test_hook_at_a_turn_tells_the_root_behind_the_harness_where_no_mail_waits(
+    place: Make, home: Path
+) -> None:
+    """Without a door, or with mail, its answer is waited for; else it gets its input all the same."""
+    client = with_client(
+        place(), home, f"text = sys.stdin.read(); open({str(home / 'told')!r}, 'a').write(text)"
+    )
+    client_file = Path(client.package) / HOOK_CLIENT
+    client_file.write_text(client_file.read_text() + "print('answer')\n")
+    command = commands(client)["AfterAgent"]
+    assert run(command, home) == (0, "answer\n")
+    (home / ".tieline" / "mail").mkdir(parents=True)
+    (home / ".tieline" / "mail" / "s1.door").touch()
+    assert run(command, home) == (0, "")
+    give_up = time.monotonic() + 10
+    while (home / "told").read_text() != "{}{}":
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+    (home / ".tieline" / "mail" / "s1").touch()
+    assert run(command, home) == (0, "answer\n")
+
+
+def test_hook_gets_the_variables_that_the_server_was_set_up_with(place: Make, home: Path) -> None:
+    """The harness hands them to the server alone."""
+    made = with_client(place(TIELINE_HOME="/x y"), home, "import os; print(os.environ['TIELINE_HOME'])")
+    assert run(commands(made)["BeforeAgent"], home) == (0, "/x y\n")
+    assert "/x y" in commands(made)["AfterTool"]
+
+
+def test_hook_of_a_project_names_no_place_of_this_machine(place: Make) -> None:
+    """Its file may be shared."""
+    (settings,) = HARNESS.files(place(project="/p"))
+    assert isinstance(settings, Document)
+    lines = [e.value["hooks"][0]["command"] for e in settings.entries if e.keys[0] == "hooks"]
+    assert all("tieline hook gemini" in line and sys.executable not in line for line in lines)
+    assert all(is_our_group(e.value) for e in settings.entries if e.keys[0] == "hooks")
 
 
 def test_files_of_a_person_are_an_extension(place: Make, home: Path) -> None:
-    """Trust is the only entry in a file of theirs, and needs consent."""
+    """That the model may use our tools unasked is all that stands in a file of theirs, and needs consent."""
     manifest, _, settings = HARNESS.files(place())
     assert manifest.path == f"{home}/.gemini/extensions/tieline/gemini-extension.json"
     assert isinstance(settings, Document)
-    assert [entry.extra for entry in settings.entries] == ["permission"]
+    assert [entry.extra for entry in settings.entries] == ["permission"] * 4
     assert HARNESS.folder(place(GEMINI_CLI_HOME="/g")) == "/g/.gemini"
 
 
@@ -51,4 +101,4 @@ def test_files_of_a_project_are_its_settings(place: Make) -> None:
     (settings,) = HARNESS.files(place(project="/p"))
     assert isinstance(settings, Document)
     assert settings.path == "/p/.gemini/settings.json"
-    assert len(settings.entries) == 1 + len(commands(place()))
+    assert len([one for one in settings.entries if not one.extra]) == 1 + len(commands(place()))

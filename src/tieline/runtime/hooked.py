@@ -1,0 +1,83 @@
+"""What the command of a harness's hook says to its root, and the harness's own answer.
+
+Rule 1: the command understands neither what it hands on nor what it gets: both travel as hexadecimal digits,
+which need no parser.
+Rule 2: mail in an answer is given back when the command ends without saying that it wrote the answer.
+Rule 3: what hooks mean is known to the door that serves the harness; here is none of that.
+
+Source: tieline.shims.hook; DESIGN.md 3; docs/delivery.md.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from tieline.errors import Refused
+from tieline.runtime.calls import Actor, Params, Reply
+
+if TYPE_CHECKING:
+    from tieline.runtime.node import Node
+
+__all__ = ["TABLE", "HookAnswer", "HookDoor"]
+
+
+class HookAnswer(NamedTuple):
+    """What the harness is told, and the token of the mail in it; "" and "" for nothing."""
+
+    output: str
+    token: str
+
+
+class HookDoor(Protocol):
+    """The door of one harness, as its hooks need it."""
+
+    async def take(self, harness: str, event: str, document: dict[str, Any], actor: Actor) -> HookAnswer:
+        """Do what a hook says.
+
+        Raises:
+            Refused: CAPABILITY_DENIED, this door serves another harness.
+        """
+
+    def carried(self, token: str) -> None:
+        """The harness's pipe took the answer that this token is of."""
+
+
+class Hook(Params, frozen=True):
+    """`host.hook`."""
+
+    harness: str
+    event: str
+    input: str = ""
+
+
+class Carried(Params, frozen=True):
+    """`host.carried`."""
+
+    token: str
+
+
+async def hook(node: "Node", actor: Actor, asked: Hook, _call: str | None) -> Reply:
+    """Do what a hook says; return what its command prints."""
+    door = _door(node)
+    try:
+        held = json.loads(bytes.fromhex(asked.input)) if asked.input else {}
+    except (ValueError, RecursionError):
+        held = None
+    if not isinstance(held, dict):
+        raise Refused("INVALID_PARAMS", "input is one JSON object in hexadecimal digits")
+    answer = await door.take(asked.harness, asked.event, held, actor)
+    return Reply({"output": answer.output.encode().hex(), "token": answer.token})
+
+
+async def carried(node: "Node", _actor: Actor, asked: Carried, _call: str | None) -> Reply:
+    """The command wrote the answer that this token is of."""
+    _door(node).carried(asked.token)
+    return Reply({})
+
+
+def _door(node: "Node") -> HookDoor:
+    if node.host.hooks is None:
+        raise Refused("CAPABILITY_DENIED", "no door of this root serves the hooks of a harness")
+    return node.host.hooks
+
+
+TABLE: dict[str, Any] = {"host.hook": (Hook, hook), "host.carried": (Carried, carried)}

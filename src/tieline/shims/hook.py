@@ -1,0 +1,121 @@
+"""What a harness's hook runs when mail waits: hands the hook to the root, and the answer to the harness.
+
+    python -I -S hook.py DOOR HARNESS EVENT
+
+DOOR is a file that holds the path of the root's control endpoint.
+
+Rule 1: it starts in the time of a bare interpreter: no `site`, and no module that has to be read from disk
+but the socket's. What the hook says goes to the root as it came, and what comes back is printed as it is.
+Rule 2: a harness reads stdout as JSON and takes other endings for a refusal: nothing but the answer is ever
+printed, and the exit code is 0.
+Rule 3: that an answer with mail was written is said to the root behind it; without that word the root gives
+the mail back.
+Rule 4: where no root answers at the door, the whole command finds the root, or finds that there is none.
+
+Source: reference/harnesses.md 10; DESIGN.md 6 "command line"; tieline.wire.control.protocol.
+"""
+
+import _socket
+import posix
+import sys
+
+__all__ = ["main"]
+
+INPUT_BYTES_MAX = 3_000_000
+"""Twice this, as hexadecimal digits, fits one frame of the control endpoint. What is longer is left out."""
+ANSWER_BYTES_MAX = 8 * 1024 * 1024
+PATH_BYTES_MAX = 4_096
+ANSWER_S = 5.0
+CHUNK_BYTES = 65_536
+HELLO = b'{"jsonrpc":"2.0","id":1,"method":"control.hello","params":{"version":1}}\n'
+
+
+def main(words: list[str]) -> None:
+    """Carry out one hook: the words are DOOR, HARNESS and EVENT."""
+    door, harness, event = words
+    link = _connected(door)
+    if link is None:
+        whole = ["-I", "-m", "tieline.adapters.cli.main", "hook", harness, event]
+        posix.execv(sys.executable, [sys.executable, *whole])
+    told = (harness.encode(), event.encode(), _input())
+    link.sendall(HELLO + _frame(2, b"host.hook", b'"harness":"%b","event":"%b","input":"%b"' % told))
+    _line(link, 1)
+    answer = _line(link, 2)
+    output, token = bytes.fromhex(_member(answer, b"output").decode()), _member(answer, b"token")
+    while output:
+        output = output[posix.write(1, output) :]
+    if token:
+        link.sendall(_frame(3, b"host.carried", b'"token":"' + token + b'"'))
+        _line(link, 3)
+
+
+def _connected(door: str) -> "_socket.socket | None":
+    """Return a link to the root whose endpoint the file names, or None where no root of ours listens."""
+    try:
+        file = posix.open(door, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW)
+        path = posix.read(file, PATH_BYTES_MAX)
+        posix.close(file)
+        link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        link.settimeout(ANSWER_S)
+        link.connect(path)
+        option = getattr(_socket, "SO_PEERCRED", None)
+        if option is not None:
+            credentials = link.getsockopt(_socket.SOL_SOCKET, option, 12)
+            if int.from_bytes(credentials[4:8], sys.byteorder) != posix.geteuid():
+                return None
+    except OSError:
+        return None
+    return link
+
+
+def _input() -> bytes:
+    """Return what the harness says, in hexadecimal digits; nothing where it is too long."""
+    parts, size = [], 0
+    while chunk := posix.read(0, CHUNK_BYTES):
+        size += len(chunk)
+        if size <= INPUT_BYTES_MAX:
+            parts.append(chunk)
+    return b"".join(parts).hex().encode() if size <= INPUT_BYTES_MAX else b""
+
+
+def _frame(number: int, method: bytes, params: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":{%b}}\n' % (number, method, params)
+
+
+_rest = bytearray()
+
+
+def _line(link: "_socket.socket", number: int) -> bytes:
+    """Return the root's answer to a request.
+
+    Raises:
+        OSError: there is none, or it is a refusal.
+    """
+    while True:
+        end = _rest.find(b"\n")
+        if end >= 0:
+            line = bytes(_rest[:end])
+            del _rest[: end + 1]
+            if b'"error":' in line[:64] or b'"result":' not in line:
+                raise OSError
+            if b'"id":%d' % number in line[:64]:
+                return line
+            continue
+        data = link.recv(CHUNK_BYTES)
+        if not data or len(_rest) > ANSWER_BYTES_MAX:
+            raise OSError
+        _rest.extend(data)
+
+
+def _member(line: bytes, name: bytes) -> bytes:
+    """Return a member of the answer; both that are asked for are hexadecimal digits."""
+    _, _, value = line.partition(b'"' + name + b'":"')
+    return value[: value.find(b'"')]
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except OSError:
+        # The mail waits at the root; the harness goes on as if there were none.
+        sys.exit(0)

@@ -1,0 +1,119 @@
+"""A real Gemini CLI, set up by `tieline setup`, is shown mail at its boundaries, and its sender is told."""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.model import Call, ModelServer, Say
+from tests.harness.neighbour import Neighbour
+from tests.harness.programs import Program
+from tieline.adapters import harness
+
+SECONDS_MAX = 40.0
+
+Opener = Callable[..., Program]
+
+pytestmark = pytest.mark.harness("gemini")
+
+
+def set_up(program: Program) -> Program:
+    """Return the program with what `tieline setup gemini` gives a person, the tools allowed."""
+    tieline = shutil.which("tieline")
+    assert tieline is not None
+    program.place.shared.mkdir(parents=True, exist_ok=True)
+    (program.place.shared / "config.toml").write_text('[communication]\nscope = "machine"\n')
+    environment = {**program.environment(), "TIELINE_HOME": str(program.place.shared)}
+    place = harness.place(environment, "")._replace(command=(tieline,))
+    harness.apply(harness.plan_in("gemini", place, ("permission",)), environment)
+    return program
+
+
+@contextmanager
+def neighbour_of(shared: Path, home: Path) -> Iterator[Neighbour]:
+    """Give a root that writes to the session."""
+    with Neighbour(shared, home / "n", "reviewer") as neighbour:
+        yield neighbour
+
+
+def peer_of(program: Program, neighbour: Neighbour) -> str:
+    """Return the session's address once it is there."""
+    return str(neighbour.until_listed(program.place.work.name)["peerId"])
+
+
+def await_state(neighbour: Neighbour, message_id: str, state: str) -> None:
+    """Wait until the sender was told that its message is in this state."""
+    give_up = time.monotonic() + SECONDS_MAX
+    seen: Any = None
+    while time.monotonic() < give_up:
+        seen = neighbour.status(message_id)
+        if f"'state': '{state}'" in str(seen):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"never {state}: {seen}")
+
+
+def test_busy_session_is_steered_at_the_next_tool_boundary(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """What comes while a tool runs is in the very next request, once, and nothing of it is escaped."""
+    program = set_up(open_program("gemini", is_wired=False))
+    held = threading.Event()
+    model.script("BUSY-NOW", Call("list_peers", {}, held), Call("list_peers"), Say("Done with it."))
+    with neighbour_of(shared, private_home) as neighbour, program.started("Please BUSY-NOW") as run:
+        peer = peer_of(program, neighbour)
+        model.with_text("BUSY-NOW")
+        sent = neighbour.send(peer, "Stop if a < b. S-2002")
+        held.set()
+        request = model.with_text("S-2002", SECONDS_MAX)
+        assert len(request.seen.results()) == 1, "in the request that has the first tool's result"
+        assert all("&lt;" not in item.text for item in request.seen.items if "S-2002" in item.text)
+        await_state(neighbour, sent["messageId"], "consumed")
+        ended = run.ended()
+        assert (ended.code, "Done with it." in ended.output) == (0, True), ended
+        assert all(one.seen.count("S-2002") <= 1 for one in model.requests)
+
+
+def test_mail_at_the_end_of_a_turn_lets_the_turn_go_on(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """A turn that is about to end goes on with the mail, and the sender is told."""
+    program = set_up(open_program("gemini", is_wired=False))
+    held = threading.Event()
+    model.script("SAY-NOW", Say("The first answer.", held))
+    model.script("E-3003", Say("The second answer."))
+    with neighbour_of(shared, private_home) as neighbour, program.started("Please SAY-NOW") as run:
+        peer = peer_of(program, neighbour)
+        model.with_text("SAY-NOW")
+        sent = neighbour.send(peer, "And if a < b? E-3003")
+        held.set()
+        request = model.with_text("E-3003", SECONDS_MAX)
+        assert request.seen.count("E-3003", "user") == 1
+        await_state(neighbour, sent["messageId"], "consumed")
+        assert run.ended().code == 0
+
+
+def test_idle_window_gets_mail_with_its_next_prompt(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """Mail that came while nobody typed is with the prompt, and the sender can read the answer."""
+    program = set_up(open_program("gemini", is_wired=False))
+    model.script("PROMPT-NOW", Say("Both were read."))
+    with neighbour_of(shared, private_home) as neighbour, program.window() as window:
+        window.until(*program.ready)
+        peer = peer_of(program, neighbour)
+        sent = neighbour.send(peer, "The build is red. P-4004")
+        window.type("Please PROMPT-NOW\r")
+        request = model.with_text("PROMPT-NOW", SECONDS_MAX)
+        assert request.seen.count("P-4004", "user") == 1
+        await_state(neighbour, sent["messageId"], "consumed")
+        window.until("Both were read.")
+        give_up = time.monotonic() + SECONDS_MAX
+        while "Both were read." not in str(neighbour.last(peer)):
+            assert time.monotonic() < give_up, neighbour.last(peer)
+            time.sleep(0.2)

@@ -1,0 +1,91 @@
+"""What a command hook costs, as ratios to the least that a process costs on this machine.
+
+Source: reference/harnesses.md 10; docs/harnesses/gemini.md.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tieline import Root
+from tieline.adapters.harness import place
+from tieline.adapters.harness.gemini import HARNESS
+from tieline.runtime.hooked import HookAnswer
+
+ROUNDS = 25
+TRIES = 3
+WITHOUT_MAIL_MAX = 5.0
+WITH_MAIL_MAX = 2.0
+SESSION = "11111111-2222-3333-4444-555555555555"
+ANSWER = json.dumps({"hookSpecificOutput": {"hookEventName": "AfterTool", "additionalContext": "mail"}})
+INPUT = json.dumps({"session_id": SESSION, "tool_response": {"llmContent": "x" * 4_096}}).encode()
+
+
+class Door:
+    """A door with mail in every answer."""
+
+    async def take(self, _harness: str, _event: str, _document: dict[str, Any], _actor: Any) -> HookAnswer:
+        return HookAnswer(ANSWER, "t")
+
+    def carried(self, token: str) -> None:
+        assert token == "t"
+
+
+def seconds(words: Sequence[str], environment: dict[str, str]) -> float:
+    """Return what one process of these words costs its caller."""
+    begun = time.perf_counter()
+    done = subprocess.run(words, input=INPUT, env=environment, capture_output=True, check=True)
+    ended = time.perf_counter()
+    assert words[0] != "sh" or done.stdout in (b"", ANSWER.encode())
+    return ended - begun
+
+
+def ratio(words: Sequence[str], least: Sequence[str], environment: dict[str, str]) -> float:
+    """Return the ratio of the medians of both, run in turns; the least of a few tries on a busy machine."""
+    found = []
+    for _ in range(TRIES):
+        pairs = [(seconds(words, environment), seconds(least, environment)) for _ in range(ROUNDS)]
+        ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
+        found.append(ours / theirs)
+    return min(found)
+
+
+def line(event: str, environment: dict[str, str]) -> list[str]:
+    """Return the words that run the hook of an event, as setup writes it."""
+    hooks = next(file for file in HARNESS.files(place(environment, "")) if file.path.endswith("hooks.json"))
+    group = json.loads(getattr(hooks, "text"))["hooks"][event][0]  # noqa: B009 - a file that is ours alone
+    return ["sh", "-c", group["hooks"][0]["command"]]
+
+
+@pytest.mark.asyncio
+async def test_hook_costs_what_a_process_costs(private_home: Path) -> None:
+    """Without mail at most 5 x /bin/true, with mail at most 2 x a bare interpreter."""
+    shared = private_home / "t"
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(private_home),
+        "TIELINE_HOME": str(shared),
+        "GEMINI_SESSION_ID": SESSION,
+    }
+    async with Root.open(alias="host", home=str(shared), workspace=str(private_home)) as root:
+        flags = root.hook_by(Door())
+        flags.open(SESSION)
+        for event in ("AfterTool", "AfterAgent"):
+            cost = await asyncio.to_thread(ratio, line(event, environment), ["/bin/true"], environment)
+            print(f"{event} without mail: {cost:.2f} x /bin/true")
+            assert cost <= WITHOUT_MAIL_MAX
+        flags.is_owed = True
+        flags.look()
+        bare = [sys.executable, "-I", "-S", "-c", "pass"]
+        cost = await asyncio.to_thread(ratio, line("AfterTool", environment), bare, environment)
+        print(f"AfterTool with mail: {cost:.2f} x python -I -S -c pass")
+        assert cost <= WITH_MAIL_MAX

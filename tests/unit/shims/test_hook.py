@@ -1,0 +1,101 @@
+"""The client of a command hook: what it hands on, what it prints, and that nothing of it blocks a harness."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from tieline.shims import hook
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+INPUT = b'{"session_id": "s", "prompt": "a \\u20ac"}'
+
+
+class Endpoint:
+    """A root's control endpoint that a test answers for."""
+
+    def __init__(self, home: Path, answer: Answer) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self._answer = answer
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(home / "c"))
+        self._listener.listen()
+        (home / "door").write_text(str(home / "c"))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        link, _ = self._listener.accept()
+        # A client that is refused goes without reading on.
+        with self._listener, link, link.makefile("rb") as lines, contextlib.suppress(ConnectionResetError):
+            self._answer_all(link, lines)
+
+    def _answer_all(self, link: socket.socket, lines: IO[bytes]) -> None:
+        for line in lines:
+            self.asked.append(json.loads(line))
+            told = {"jsonrpc": "2.0", "id": self.asked[-1]["id"], **self._answer(self.asked[-1])}
+            link.sendall(json.dumps(told, separators=(",", ":")).encode() + b"\n")
+
+
+def run(home: Path, data: bytes = INPUT, event: str = "AfterTool") -> tuple[int, bytes]:
+    """Run the client as a harness does."""
+    words = [sys.executable, "-I", "-S", hook.__file__, str(home / "door"), "gemini", event]
+    done = subprocess.run(words, input=data, capture_output=True, timeout=60, check=False)
+    return done.returncode, done.stdout
+
+
+def answering(output: bytes, token: str) -> Answer:
+    """Return a root that answers this."""
+
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        is_hook = asked["method"] == "host.hook"
+        return {"result": {"output": output.hex(), "token": token} if is_hook else {"version": 1}}
+
+    return answer
+
+
+def test_hook_hands_its_input_on_and_prints_the_answer_as_it_is(private_home: Path) -> None:
+    """Neither side is parsed; that an answer with mail was printed is said behind it."""
+    root = Endpoint(private_home, answering(b'{"x": "\xe2\x82\xac"}', "ab12"))
+    assert run(private_home) == (0, b'{"x": "\xe2\x82\xac"}')
+    hello, told, carried = root.asked
+    assert (hello["method"], hello["params"]) == ("control.hello", {"version": 1})
+    assert told["params"] == {"harness": "gemini", "event": "AfterTool", "input": INPUT.hex()}
+    assert (carried["method"], carried["params"]) == ("host.carried", {"token": "ab12"})
+
+
+def test_hook_without_mail_prints_nothing(private_home: Path) -> None:
+    """And says nothing more."""
+    root = Endpoint(private_home, answering(b"", ""))
+    assert run(private_home) == (0, b"")
+    assert len(root.asked) == 2
+
+
+@pytest.mark.parametrize("method", ["control.hello", "host.hook"])
+def test_hook_that_is_refused_ends_well_and_prints_nothing(private_home: Path, method: str) -> None:
+    """A harness takes another code for a refusal of its own step."""
+
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        refused = {"error": {"code": -32000, "message": "no"}}
+        return refused if asked["method"] == method else {"result": {"version": 1}}
+
+    Endpoint(private_home, answer)
+    assert run(private_home) == (0, b"")
+
+
+def test_hook_without_a_root_at_its_door_becomes_the_whole_command(private_home: Path) -> None:
+    """Which finds none here either, and lets the harness go on."""
+    assert run(private_home) == (0, b"")
+
+
+def test_hook_does_not_hand_on_what_is_too_long(private_home: Path) -> None:
+    """The root is told of the event all the same."""
+    root = Endpoint(private_home, answering(b"", ""))
+    assert run(private_home, b"x" * (hook.INPUT_BYTES_MAX + 1)) == (0, b"")
+    assert root.asked[1]["params"]["input"] == ""
