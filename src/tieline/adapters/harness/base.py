@@ -118,6 +118,7 @@ class Harness(NamedTuple):
         files: What belongs where; raises where this level is not known to it.
         extras: Those of `facts.EXTRAS` that it has.
         hint: What a person does after `setup`, and how far it reaches.
+        reach: What `doctor` says of how far mail gets where that is not all the way; "" for all.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Harness(NamedTuple):
     files: Callable[[Place], list[Document | Whole]]
     extras: tuple[str, ...] = ()
     hint: str = "start its windows anew"
+    reach: str = ""
 
 
 def folder_of(place: Place, variable: str, *parts: str) -> str:

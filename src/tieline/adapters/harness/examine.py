@@ -60,6 +60,7 @@ def checks(harness: Harness, place: Place, records: Mapping[str, Record]) -> lis
     return [
         Check(name, True, "set up; a message went from one door of it to another"),
         *_trust(harness, place),
+        *([Check(f"{name}, reach", True, harness.reach)] if harness.reach else []),
     ]
 
 

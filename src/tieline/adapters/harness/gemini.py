@@ -116,4 +116,5 @@ HARNESS = Harness(
     _files,
     ("permission",),
     "start its windows anew; an idle window takes mail at its next prompt: Gemini CLI has no way to wake it",
+    "mail comes between two tools, as a turn ends, or with the next prompt; an idle window is not woken",
 )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tieline.adapters.harness import codex, examine
-from tieline.adapters.harness.base import Place
+from tieline.adapters.harness import codex, examine, gemini
+from tieline.adapters.harness.base import Harness, Place
 from tieline.adapters.harness.change import put_in
 from tieline.adapters.harness.files import read, replace
 from tieline.adapters.harness.opencode import HARNESS
@@ -14,9 +14,9 @@ from tieline.adapters.harness.opencode import HARNESS
 Make = Callable[..., Place]
 
 
-def set_up(place: Place) -> None:
-    """Set opencode up."""
-    for file in HARNESS.files(place):
+def set_up(place: Place, harness: Harness = HARNESS) -> None:
+    """Set a harness up."""
+    for file in harness.files(place):
         change = put_in(file, read(file.path), None, ())
         replace(file.path, change.now, change.was)
 
@@ -54,6 +54,15 @@ def test_checks_name_what_is_old_broken_or_gone(place: Make, home: Path) -> None
     (home / ".config" / "opencode" / "opencode.json").write_text("{\n")
     (broken,) = examine.checks(HARNESS, made, {})
     assert (broken.ok, "line 2" in broken.text) == (False, True)
+
+
+def test_checks_of_gemini_say_how_far_mail_gets(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That an idle window is not woken is no fault, and is said."""
+    made = place("gemini")
+    set_up(made, gemini.HARNESS)
+    monkeypatch.setattr(examine, "round_trip", lambda *_: "")
+    _, reach = examine.checks(gemini.HARNESS, made, {})
+    assert (reach.ok, "not woken" in reach.text) == (True, True)
 
 
 def test_checks_of_codex_name_hooks_that_it_skips(
