@@ -13,7 +13,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["call_id", "client_name", "harness", "is_model_call", "session", "thread", "workspace"]
+__all__ = [
+    "call_id",
+    "client_name",
+    "drops_texts",
+    "harness",
+    "is_model_call",
+    "session",
+    "thread",
+    "workspace",
+]
 
 CLIENT_META = "io.modelcontextprotocol/clientInfo"
 VERSION_META = "io.modelcontextprotocol/protocolVersion"
@@ -29,6 +38,7 @@ _HOSTS = (
     ("omp", "oh-my-pi", ""),
     ("oh-my-pi", "oh-my-pi", ""),
 )
+_DROP_TEXTS = ("claude", "codex")
 _ID_CHARACTERS_MAX = 256
 _NAME_CHARACTERS_MAX = 64
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
@@ -52,6 +62,15 @@ def harness(name: str) -> str:
         if part in name:
             return word
     return "".join(character if character in _NAME_CHARACTERS else "-" for character in name).strip("-")
+
+
+def drops_texts(name: str) -> bool:
+    """Return whether this host shows the model a result's members and, where there are some, no text.
+
+    The label around received text is a text: with members beside it that model would never see it.
+    Source: docs/harnesses/README.md, seen on Claude Code 2.1.332 and Codex 0.171.0.
+    """
+    return any(part in name for part in _DROP_TEXTS)
 
 
 def session(name: str, environment: "Mapping[str, str]", meta: "Mapping[str, object]") -> str:

@@ -199,6 +199,7 @@ class Door:
             return
         call = _ToolCall(frame.id, None, name, {}, call_id=hosts.call_id(meta))
         call.is_modern = is_modern
+        call.has_texts_alone = hosts.drops_texts(self._answers.client)
         call.session = self._hooks.session or hosts.session(self._answers.client, self._environment, meta)
         try:
             _fill(call, name, arguments, is_model=hosts.is_model_call(meta))
@@ -336,6 +337,7 @@ class _ToolCall(Call):
     """A tool call, and what its frame said beside its arguments."""
 
     is_modern = False
+    has_texts_alone = False  # of a host that would show the model the members and drop the texts
     is_of_host = False
     hook: HookCall | None = None
     session = ""
@@ -387,10 +389,14 @@ def _result(call: Call, result: dict[str, Any]) -> bytes:
     text = result.get("text")
     if not isinstance(text, str) or not text:
         return _tool_result(call, [encode(members).decode().strip()], members, is_error=False)
-    # Many hosts show a model the texts alone: what came beside the mail is said in one of its own.
-    beside = {name: members[name] for name in ("events", "remaining") if members.get(name)}
-    texts = [text, encode({**beside, "cursor": members.get("cursor")}).decode().strip()] if beside else [text]
-    return _tool_result(call, texts, members, is_error=False)
+    # Many hosts show a model the texts alone: what is beside the mail or the sentence is a text of its own.
+    beside = members
+    if "messages" in members:
+        beside = {name: members[name] for name in ("events", "remaining") if members.get(name)}
+        beside |= {"cursor": members.get("cursor")} if beside else {}
+    texts = [text, encode(beside).decode().strip()] if beside else [text]
+    is_alone = isinstance(call, _ToolCall) and call.has_texts_alone
+    return _tool_result(call, texts, None if is_alone else members, is_error=False)
 
 
 def _failure(call: Call, error: TielineError) -> bytes:

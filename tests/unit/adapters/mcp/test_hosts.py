@@ -68,3 +68,11 @@ def test_client_name_is_found_in_both_protocol_families() -> None:
     assert hosts.client_name({"_meta": {hosts.CLIENT_META: {"name": "x"}}}) == "x"
     for params in ({}, {"clientInfo": 3}, {"clientInfo": {"name": 3}}, {"_meta": []}):
         assert hosts.client_name(params) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "drops"), [("claude-code", True), ("codex-mcp-client", True), ("opencode", False), ("", False)]
+)
+def test_host_that_shows_members_alone_is_known_by_its_name(name: str, drops: bool) -> None:
+    """Its model reads the label around received text only where no members stand beside it."""
+    assert hosts.drops_texts(name) is drops

@@ -58,6 +58,18 @@ def play(story: Story, client: str = "", options: door.Options = door.Options())
     return asyncio.run(main())
 
 
+@pytest.mark.parametrize("client", ["claude-code", "codex-mcp-client"])
+def test_host_that_drops_texts_beside_members_gets_texts_alone(client: str) -> None:
+    """The label around received text reaches every model: members never stand in its place."""
+
+    async def story(stage: Stage) -> None:
+        stage.root.operations.gives("peer_messages", {"messages": [], "text": "a label and mail"})
+        stage.call(1, "peer_messages")
+        assert await stage.result() == {"content": [{"type": "text", "text": "a label and mail"}]}
+
+    play(story, client)
+
+
 @pytest.mark.clause("native-133")
 def test_tool_result_has_text_for_the_model_and_members_for_a_program() -> None:
     """The model reads the safe text; the same facts are there as members."""
@@ -69,7 +81,10 @@ def test_tool_result_has_text_for_the_model_and_members_for_a_program() -> None:
         stage.call(1, "send_peer_message", {"to": "a", "content": "b"}, **{"claudecode/toolUseId": "toolu_1"})
         result = await stage.result()
         assert result == {
-            "content": [{"type": "text", "text": "Taken."}],
+            "content": [
+                {"type": "text", "text": "Taken."},
+                {"type": "text", "text": '{"messageId":"m","state":"accepted"}'},
+            ],
             "structuredContent": {"messageId": "m", "state": "accepted"},
         }
         actor, method, params, call_id = stage.root.operations.asked[0]
