@@ -3,8 +3,11 @@
 Rule 1: only what the text shows whole is prepared; a message too long for it is shown once as an
 excerpt that says how to read it, and stays unread.
 Rule 2: what another rung has in flight is never chosen: a message is claimed once.
+Rule 3: passive mail is shown before the rest; the rest, and passive mail itself, in the order of admission.
+That order also decides what is chosen where not all fits: passive mail never keeps work out.
 
-Source: DESIGN.md 3 "Exposure and consumption"; reference/native.md 3.4 "context rendering".
+Source: DESIGN.md 3 "Exposure and consumption"; reference/native.md 3.4 "context rendering"; specification of
+the intercom, "Persistence and lifecycle"; reference/intercom.md 76.
 """
 
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tieline.engine.contract import Expose, Held
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Peer
+from tieline.model.message import Delivery
 from tieline.model.receipt import State
 from tieline.text import printable
 
@@ -55,7 +59,7 @@ class Prepared(NamedTuple):
 
 
 async def prepared(node: "Node", owner: Peer, bounds: Bounds, may_come: Callable[[Held], bool]) -> Prepared:
-    """Return the mail of `owner` that may come now, as much as fits, oldest first, prepared.
+    """Return the mail of `owner` that may come now, as much of the oldest as fits, prepared.
 
     Raises:
         Refused: RESOURCE_BUSY, another reader took one of these meanwhile.
@@ -73,7 +77,8 @@ async def prepared(node: "Node", owner: Peer, bounds: Bounds, may_come: Callable
     excerpts = [waiting[place] for place in fitting.excerpts]
     node.host.note_excerpts(item.cursor for item in excerpts)
     cursors = tuple(waiting[place].cursor for place in fitting.whole)
-    held, token = await _exposed(node, owner, cursors, bounds, count_max)
+    exposed, token = await _exposed(node, owner, cursors, bounds, count_max)
+    held = tuple(sorted(exposed, key=lambda item: item.envelope.delivery is not Delivery.PASSIVE))
     return Prepared(node.rendered((*held, *excerpts), bounds.bytes_max, count_max).text, held, token)
 
 
