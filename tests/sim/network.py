@@ -77,6 +77,11 @@ class End:
         self._loose = bytearray()  # of the line that has not ended, for the history
         self._is_due = False
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether bytes are under way to this end."""
+        return bool(self._incoming)
+
     def write(self, data: bytes) -> None:
         """Hand over bytes."""
         if not self.is_open or not data:
