@@ -419,7 +419,7 @@ def _none(live: list[Root], run: str | None, workspace: str | None) -> Refused:
         near = [root for root in live if root.workspace == place]
     if near:
         count = "one root works" if len(near) == 1 else f"{len(near)} roots work"
-        text = f"no agent hosts this command; {count} in this directory, whose mail is its agent's to act on"
+        text = f"no agent hosts this command; {count} in this directory, and each acts for its own agent"
         return NoRoot(text, [_candidate(root) for root in near])
     count = f"{len(live)} run in other directories" if live else "none runs here"
     return NoRoot(f"no agent hosts this command; of roots, {count}", [])

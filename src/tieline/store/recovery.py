@@ -44,6 +44,7 @@ __all__ = [
     "identity_of",
     "instances",
     "is_unfinished",
+    "nothing_left",
     "recover",
     "stored_rows",
 ]
@@ -132,6 +133,12 @@ def directory_path(home: str, instance: str) -> str:
     return f"{home}/{MESSAGES}/{instance}"
 
 
+def nothing_left(instance: str) -> Refused:
+    """Return the refusal for an instance without a directory; it says where the others are listed."""
+    refused = Refused("UNKNOWN_TARGET", f"no instance {instance} left anything here")
+    return refused.advising("use a whole instance id as `tieline recover --all` lists it")
+
+
 # ---------------------------------------------------------------- reading
 
 
@@ -164,7 +171,7 @@ def held(home: str, instance: str) -> Iterator[Directory]:
     try:
         directory = open_directory(directory_path(home, instance), create=False)
     except FileNotFoundError:
-        raise Refused("UNKNOWN_TARGET", f"no instance {instance} left anything here") from None
+        raise nothing_left(instance) from None
     with directory, free_lock(directory):
         yield directory
 

@@ -33,6 +33,7 @@ from tieline.store.recovery import (
     identity_of,
     instances,
     is_unfinished,
+    nothing_left,
     stored_rows,
 )
 
@@ -64,7 +65,7 @@ def forget(home: str, instance: str, *, with_unread: bool, now_ms: int) -> Recov
     try:
         was_never_made = is_unfinished(home, instance)
     except FileNotFoundError:
-        raise Refused("UNKNOWN_TARGET", f"no instance {instance} left anything here") from None
+        raise nothing_left(instance) from None
     if was_never_made:
         if not _remove_unfinished(home, instance, now_ms):
             text = f"instance {instance} is being made, or was until less than ten minutes ago"

@@ -314,6 +314,7 @@ def test_find_outside_every_agent_says_who_is_here(home: Path, sleeper: int) -> 
     own(home, TWO, life(), host=life(sleeper), workspace="/other")
     with pytest.raises(NoRoot, match="one root works in this directory") as caught:
         find(home)
+    assert "each acts for its own agent" in str(caught.value)
     assert [item["instance"] for item in caught.value.candidates] == [ONE]
     assert f"--instance {ONE}" in caught.value.action
     assert find(home, instance=ONE).is_below_host is False

@@ -138,6 +138,7 @@ def test_recover_of_an_unknown_instance_is_refused(home: Path) -> None:
     with pytest.raises(Refused) as refused:
         recover(str(home), "nobody")
     assert refused.value.code == "UNKNOWN_TARGET"
+    assert "tieline recover --all" in refused.value.action
     for name in ("../x", "", "a.b", "a/b"):
         with pytest.raises(UsageError):
             recover(str(home), name)

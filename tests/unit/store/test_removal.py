@@ -151,6 +151,7 @@ def test_forget_removes_what_was_never_finished(home: Path, make: Maker) -> None
     with pytest.raises(Refused) as refused:
         forget(str(home), INSTANCE, with_unread=False, now_ms=made_ms)
     assert refused.value.code == "UNKNOWN_TARGET"
+    assert "tieline recover --all" in refused.value.action
 
 
 def log_of(home: Path, instance: str, number: str = "") -> Path:

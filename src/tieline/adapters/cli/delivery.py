@@ -140,7 +140,9 @@ def words(receipt: dict[str, Any], *, is_left: bool = False) -> str:
         return "stored by the recipient, but that run ended before it read it"
     if state == "accepted":
         default = "accepted: the recipient says that it has it, not how durably; not read yet"
-        return _DURABLE.get(str(receipt.get("durability")), default)
+        told = _DURABLE.get(str(receipt.get("durability")), default)
+        # A root that is over was told nothing since: the recipient may have read it meanwhile.
+        return told.replace("not read yet", "whether it was read since is not known") if is_left else told
     if outcome == HELD and state in ("pending", "unknown"):
         return "the recipient asks its person first; the answer comes by itself (HELD)"
     if state == "unknown" and outcome in _NOTES:

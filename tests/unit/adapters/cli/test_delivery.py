@@ -43,6 +43,15 @@ def test_words_never_claim_more_than_the_receipt() -> None:
     )
 
 
+@pytest.mark.parametrize("durability", ["synced", None])
+def test_words_of_an_ended_sender_do_not_say_that_nobody_read(durability: str | None) -> None:
+    """What a root that is over knew last is not told as what holds now."""
+    told = {**receipt("accepted"), "durability": durability}
+    assert "not read yet" in words(told)
+    assert "not read yet" not in words(told, is_left=True)
+    assert "whether it was read since is not known" in words(told, is_left=True)
+
+
 def test_new_id_is_never_the_same() -> None:
     """Ids are fresh, and of the form that the wire takes."""
     ids = {new_id() for _ in range(100)}
