@@ -9,7 +9,7 @@ help: ## say what can be made
 setup: ## make .venv with the tieline command in it; quick when nothing changed
 	@tools/setup
 
-demo: setup ## run `tieline demo`: two agents, a message, its receipts, in about a minute
+demo: setup ## run `tieline demo`: three agents, a message, its receipts, a crash and a recovery
 	@.venv/bin/tieline demo
 
 test: setup ## run every suite as an ordinary user; SUITE="unit typing" runs those, SUITE=PATH runs pytest on it
