@@ -8,7 +8,9 @@ Rule 2: HOME, TMPDIR and XDG_RUNTIME_DIR are folders of this run, 0700 and short
     socket's path has 107 bytes. Of the caller's environment only `PASSED_ON` comes along.
 Rule 3: every suite whose folder exists runs, also after another has failed; each one's time is
     printed. Processes that a suite leaves behind fail it.
-Rule 4: standard library only: it starts before anything is known to work.
+Rule 4: a few tests of a whole suite that fail run once more, alone, since many of them use real processes and
+    a machine that others use, too. What passes then is named as unsteady in the last lines, never silently.
+Rule 5: standard library only: it starts before anything is known to work.
 
 Usage: tests/run.py [SUITE ...] or tests/run.py PATH [PYTEST OPTION ...]; nothing means every suite but
 those that run on request (`ON_REQUEST`).
@@ -16,6 +18,7 @@ those that run on request (`ON_REQUEST`).
 Source: DESIGN.md 8, "Test machines"; reference/reliability.md F14.
 """
 
+import json
 import os
 import pwd
 import shutil
@@ -33,6 +36,7 @@ SHORT_FOLDER = "/tmp"  # not TMPDIR: it may be too long for a socket
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 USER_NUMBERS = range(58_000, 59_900)
 SUITE_SECONDS_MAX = 900
+AGAIN_MAX = 4  # more failures than this in one suite are no accident
 # A broker without sessions leaves after 5 s: what is gone by then was not left behind.
 LEAVE_SECONDS_MAX = 8
 PASSED_ON = (
@@ -55,6 +59,8 @@ AS_STARTED = "as-started"
 SKIPPED = 77
 
 PYTEST = ("-m", "pytest", "-q")
+PYTEST_FAILED = 1  # its exit code where tests ran and some failed
+FAILED_TESTS = Path(".pytest_cache/v/cache/lastfailed")  # an object whose names are the tests
 CHECKED = ("src", "tests", "tools")
 
 # Name: the folder that must exist, and the commands. `{python}` is the interpreter of the run.
@@ -166,6 +172,23 @@ def run(place: Place, command: list[str], folder: Path, *, seconds: int | None =
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def run_twice(place: Place, command: list[str], *, seconds: int) -> tuple[int, list[str]]:
+    """Return the exit code of a suite's command, and the tests that failed and then passed alone."""
+    (place.checkout / FAILED_TESTS).unlink(missing_ok=True)
+    code = run(place, command, place.checkout, seconds=seconds)
+    if code != PYTEST_FAILED or "pytest" not in command:
+        return code, []
+    failed = sorted(json.loads((place.checkout / FAILED_TESTS).read_text()))
+    if not 1 <= len(failed) <= AGAIN_MAX:
+        return code, []
+    print(f"once more, alone: {', '.join(failed)}", flush=True)
+    interpreter, *_ = command
+    # Every test has a limit of its own, and there are few of them.
+    if run(place, [interpreter, *PYTEST, *failed], place.checkout, seconds=seconds) != 0:
+        return code, []
+    return 0, failed
 
 
 # The copy that an ordinary user owns
@@ -350,12 +373,15 @@ def run_suites(place: Place, names: list[str]) -> int:
         print(f"\n--- suite {name}", flush=True)
         started = time.monotonic()
         seconds = SECONDS_MAX.get(name, SUITE_SECONDS_MAX)
-        codes = [run(place, command, place.checkout, seconds=seconds) for command in commands_of(name, place)]
+        done = [run_twice(place, command, seconds=seconds) for command in commands_of(name, place)]
         left = left_behind(place)
-        failed = any(codes) or bool(left)
+        failed = any(code for code, _ in done) or bool(left)
+        unsteady = [test for _, tests in done for test in tests]
         line = f"suite {name}: {time.monotonic() - started:.1f} s{', FAILED' if failed else ''}"
         if left:
             line += f", left processes behind: {', '.join(left)}"
+        if unsteady:
+            line += f", unsteady, passed when run alone: {', '.join(unsteady)}"
         print(line, flush=True)
         lines.append(line)
     print("\n" + "\n".join(lines), flush=True)

@@ -107,3 +107,30 @@ def test_suites_asked_for_by_nobody_are_all_that_exist() -> None:
     """Without arguments every suite runs whose folder exists."""
     assert {"lint", "tidy"} <= set(launcher.suites_of([]))
     assert launcher.suites_of(["tests/unit/test_errors.py", "-x"]) == []
+
+
+@pytest.mark.parametrize(
+    ("failures", "code", "unsteady"),
+    [(0, 0, []), (1, 0, ["test_it.py::test_0[a b - c]"]), (2, 1, []), (launcher.AGAIN_MAX + 1, 1, [])],
+)
+def test_failure_counts_only_when_the_test_fails_again_alone(
+    tmp_path: Path, failures: int, code: int, unsteady: list[str]
+) -> None:
+    """One that passes is named; one that fails again, and more than a few at once, fail the suite."""
+    # 1: fails the first time only. 2: fails each time. More: so many fail at once that none is tried again.
+    (tmp_path / "test_it.py").write_text(
+        f"""import pathlib, pytest
+@pytest.mark.parametrize("word", ["a b - c"])
+def test_0(word):
+    mark = pathlib.Path(__file__).with_name("mark")
+    is_first = not mark.exists()
+    mark.touch()
+    assert not ({failures} == 1 and is_first or {failures} == 2)
+@pytest.mark.parametrize("number", range({launcher.AGAIN_MAX + 1}))
+def test_1(number):
+    assert {failures} <= {launcher.AGAIN_MAX}
+"""
+    )
+    place = place_in(tmp_path)
+    command = [sys.executable, *launcher.PYTEST, "test_it.py"]
+    assert launcher.run_twice(place, command, seconds=60) == (code, unsteady)

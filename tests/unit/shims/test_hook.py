@@ -33,7 +33,7 @@ class Endpoint:
     def _serve(self) -> None:
         link, _ = self._listener.accept()
         # A client that is refused goes without reading on.
-        with self._listener, link, link.makefile("rb") as lines, contextlib.suppress(ConnectionResetError):
+        with self._listener, link, link.makefile("rb") as lines, contextlib.suppress(ConnectionError):
             self._answer_all(link, lines)
 
     def _answer_all(self, link: socket.socket, lines: IO[bytes]) -> None:
