@@ -23,7 +23,7 @@ from tieline.shell.driver import Committed
 from tieline.shell.process import self_identity
 from tieline.store import removal
 from tieline.store.files import Seam, no_seam
-from tieline.store.journal import CommitOutcome, Journal, StoreFull, Writer
+from tieline.store.journal import CommitOutcome, Journal, Portion, StoreFull, Writer
 
 __all__ = ["Custody"]
 
@@ -112,6 +112,14 @@ class Custody:
         if envelope is None:
             raise RecoveryRequired("this message was forgotten after its retention")
         return envelope
+
+    def portion(self, message_after: int, move_after: int) -> Portion:
+        """Return the next messages and moves behind these places; blocks.
+
+        Raises:
+            RecoveryRequired: a row is damaged, or the journal is in doubt.
+        """
+        return self._call(lambda journal: journal.portion(message_after, move_after))
 
     def rename_session(self, session: str) -> None:
         """Record which saved session this instance serves; blocks."""

@@ -15,7 +15,7 @@ import msgspec
 from tieline.engine.contract import Act, Taken, Untaken
 from tieline.errors import Refused
 from tieline.model.identity import Peer
-from tieline.runtime import coordination_tools, hosting, local, tools
+from tieline.runtime import coordination_tools, hosting, local, records, tools
 from tieline.runtime.calls import Actor, Reply
 from tieline.runtime.intercom import methods
 
@@ -31,6 +31,7 @@ TABLE: dict[str, tuple[type[msgspec.Struct], Handler]] = {
     **coordination_tools.TABLE,
     **hosting.TABLE,
     **local.TABLE,
+    **records.TABLE,
     **methods.TABLE,
 }
 """Method name to (params, what it does)."""

@@ -2,6 +2,7 @@
 
 from tieline.store.journal.identity import Identity
 from tieline.store.journal.journal import SEAMS, Journal, StoreFull
+from tieline.store.journal.rows import Portion
 from tieline.store.journal.writer import CommitOutcome, InlineWriter, Writer
 
-__all__ = ["SEAMS", "CommitOutcome", "Identity", "InlineWriter", "Journal", "StoreFull", "Writer"]
+__all__ = ["SEAMS", "CommitOutcome", "Identity", "InlineWriter", "Journal", "Portion", "StoreFull", "Writer"]

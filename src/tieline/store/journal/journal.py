@@ -38,11 +38,13 @@ from tieline.store.journal.headroom import Headroom, pages_for, reserve_pages
 from tieline.store.journal.identity import Identity, write_identity
 from tieline.store.journal.rows import (
     Bound,
+    Portion,
     Stored,
     bound,
     content_size,
     insert,
     message_envelope,
+    read_portion,
     read_rows,
     remove_pruned,
 )
@@ -387,10 +389,8 @@ class Journal:
         Raises:
             RecoveryRequired: a row is damaged, or the journal is in doubt.
         """
-        with self._mutex:
-            self._refuse_doubt()
-            with self._poisoning(), telling_damage(DATABASE):
-                return self._believe(read_rows(self._connection, DATABASE))
+        with self._reading() as connection:
+            return self._believe(read_rows(connection, DATABASE))
 
     def content(self, cursor: int) -> Envelope | None:
         """Return the envelope of the message that has this cursor, or None when it was forgotten.
@@ -398,10 +398,20 @@ class Journal:
         Raises:
             RecoveryRequired: its row is damaged, or the journal is in doubt.
         """
+        with self._reading() as connection:
+            return message_envelope(connection, cursor, DATABASE)
+
+    def portion(self, message_after: int, move_after: int) -> Portion:
+        """Return some of the messages and moves behind these places; raises as `content`."""
+        with self._reading() as connection:
+            return read_portion(connection, DATABASE, message_after, move_after)
+
+    @contextmanager
+    def _reading(self) -> Iterator[apsw.Connection]:
         with self._mutex:
             self._refuse_doubt()
             with self._poisoning(), telling_damage(DATABASE):
-                return message_envelope(self._connection, cursor, DATABASE)
+                yield self._connection
 
     def _believe(self, stored: Stored) -> list[Row]:
         """Return the rows when nothing is missing that was acknowledged."""

@@ -25,12 +25,14 @@ from tieline.model.receipt import Durability, State
 
 __all__ = [
     "Bound",
+    "Portion",
     "Stored",
     "Value",
     "bound",
     "content_size",
     "insert",
     "message_envelope",
+    "read_portion",
     "read_rows",
     "remove_pruned",
 ]
@@ -40,6 +42,9 @@ CHECKSUM_BYTES = 8
 _HELD_BOX = "held"
 ROW_BYTES = 128
 """What a row takes besides its texts and bytes, at most."""
+PORTION_ROWS_MAX = 2_000
+PORTION_BYTES = 1_048_576
+"""Of envelopes in one portion, about: the last one may lie beyond."""
 INSERT_ROWS_MAX = 64
 """Rows of one statement: the interpreter's lock is freed once for all of them."""
 
@@ -61,6 +66,16 @@ class Stored(NamedTuple):
 
     rows: list[Row]
     position: int
+
+
+class Portion(NamedTuple):
+    """Some messages and moves, each in its order; the two places are where to read on."""
+
+    messages: tuple[MessageRow, ...]
+    moves: tuple[MoveRow, ...]
+    message_after: int
+    move_after: int
+    is_last: bool
 
 
 def bound(row: Row, position: int) -> Bound:
@@ -184,10 +199,8 @@ def read_rows(connection: apsw.Connection, name: str) -> Stored:
     messages: set[int] = set()
     for table, (at, restore) in _RESTORED.items():
         for columns in connection.execute(f"SELECT * FROM {table} ORDER BY 1"):  # noqa: S608 - our own names
-            if _checksum(table, columns[:-1]) != columns[-1]:
-                raise RecoveryRequired(f"{name}: row {columns[0]} of {table} is damaged")
             try:
-                row = restore(columns)
+                row = restore(_verified(table, columns, name))
             except (ValueError, msgspec.MsgspecError) as error:
                 raise Refused("VERSION_SKEW", f"{name} holds what a newer version wrote: {error}") from error
             if isinstance(row, MessageRow):
@@ -219,13 +232,45 @@ def message_envelope(connection: apsw.Connection, cursor: int, name: str) -> Env
         RecoveryRequired: its row is damaged.
     """
     for columns in connection.execute("SELECT * FROM message WHERE cursor = ?", (cursor,)):
-        if _checksum("message", columns[:-1]) != columns[-1]:
-            raise RecoveryRequired(f"{name}: row {cursor} of message is damaged")
-        return _decode_envelope(columns[4])
+        return _decode_envelope(_verified("message", columns, name)[4])
     return None
 
 
-def _message(columns: Sequence[Any]) -> Row:
+def read_portion(connection: apsw.Connection, name: str, message_after: int, move_after: int) -> Portion:
+    """Return the next messages behind a cursor and the next moves behind a position, as many as are bearable.
+
+    Raises:
+        RecoveryRequired: one of these rows is damaged.
+    """
+    messages: list[MessageRow] = []
+    moves: list[MoveRow] = []
+    size_bytes = 0
+    is_last = True
+    text = "SELECT * FROM message WHERE cursor > ? ORDER BY cursor LIMIT ?"
+    for columns in connection.execute(text, (message_after, PORTION_ROWS_MAX + 1)):
+        if len(messages) == PORTION_ROWS_MAX or size_bytes > PORTION_BYTES:
+            is_last = False
+            break
+        messages.append(_message(_verified("message", columns, name)))
+        message_after = columns[0]
+        size_bytes += len(columns[4])
+    text = "SELECT * FROM move WHERE position > ? ORDER BY position LIMIT ?"
+    for columns in connection.execute(text, (move_after, PORTION_ROWS_MAX + 1)):
+        if len(moves) == PORTION_ROWS_MAX:
+            is_last = False
+            break
+        moves.append(_move(_verified("move", columns, name)))
+        move_after = columns[0]
+    return Portion(tuple(messages), tuple(moves), message_after, move_after, is_last)
+
+
+def _verified(table: str, columns: Sequence[Any], name: str) -> Sequence[Any]:
+    if _checksum(table, columns[:-1]) != columns[-1]:
+        raise RecoveryRequired(f"{name}: row {columns[0]} of {table} is damaged")
+    return columns
+
+
+def _message(columns: Sequence[Any]) -> MessageRow:
     cursor, _, box, _, envelope, digest, at_ms, expires_ms, deadline_ms, from_person, _ = columns
     return MessageRow(
         cursor,
@@ -240,7 +285,7 @@ def _message(columns: Sequence[Any]) -> Row:
     )
 
 
-def _move(columns: Sequence[Any]) -> Row:
+def _move(columns: Sequence[Any]) -> MoveRow:
     fields = dict(zip(MoveRow.__struct_fields__, columns[1:-1], strict=True))
     fields["state"] = State(fields["state"])
     fields["durability"] = None if fields["durability"] is None else Durability(fields["durability"])
