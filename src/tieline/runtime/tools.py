@@ -199,10 +199,20 @@ async def peer_messages(node: "Node", actor: Actor, asked: PeerMessages, _call: 
     return await read_mail(node, actor, asked, wait_ms=asked.wait_ms, rung="read")
 
 
+IN_FLIGHT_TEXT = (
+    "What fits was given to your session by another way. It is shown right after this call, or was shown "
+    "just before it: go on, do not wait for it here."
+)
+
+
 class _Look(NamedTuple):
-    """What one look at a mailbox found: mail, how much more waits, news of resources, and events."""
+    """What one look at a mailbox found: mail, how much more waits, news of resources, and events.
+
+    `in_flight_count` is how many messages fit that another way is showing the reader right now.
+    """
 
     found: tuple[Held, ...]
+    in_flight_count: int
     remaining: int
     told: "list[Told]"
     page: Page
@@ -217,9 +227,10 @@ async def read_mail(
 ) -> Reply:
     """Read the mailbox of the acting peer, waiting up to `wait_ms` for something that fits.
 
-    The result's messages are prepared under one token, given back as `Reply.taken`, unless
-    `asked.consume` is false. Events are what came after `asked.after`; without it there are none,
-    because a history told anew at each call is no news.
+    The result's messages are prepared under one token, given back as `Reply.taken`, unless `asked.consume`
+    is false. What fits and is in flight on another way ends a model's wait, since a host shows it between
+    calls; `inFlight` counts it. Events are what came after `asked.after`; without it there are none, because
+    a history told anew at each call is no news.
     """
     peer = node.acting_peer(actor, asked.run)
     cursor_number(asked.after)
@@ -232,7 +243,9 @@ async def read_mail(
         if look.is_enough(with_events=asked.after is not None and not is_filtered):
             break
         left = deadline - loop.time()
-        if left <= 0 or not await arrival.wait(left):
+        # A host shows what it was given when this call has ended: a model that waits for it keeps it away.
+        is_coming = rung == "read" and look.in_flight_count > 0
+        if is_coming or left <= 0 or not await arrival.wait(left):
             break
     token, messages = await exposed(node, actor, asked, look.found, rung, bounds)
     told = look.told
@@ -254,7 +267,10 @@ async def read_mail(
         result["receipts"] = [
             render.receipt(item.receipt, item.expires_ms, item.envelope.recipient.wire) for item in sent
         ]
-    if wait_ms and not messages:
+    if asked.consume and look.in_flight_count:
+        result["inFlight"] = look.in_flight_count
+        result["text"] = result["text"] or IN_FLIGHT_TEXT
+    elif wait_ms and not messages:
         result["timedOut"] = True
     return Reply(result, token)
 
@@ -285,6 +301,7 @@ def _look(node: "Node", peer: Peer, asked: PeerMessages, bounds: Bounds) -> _Loo
         and (item.envelope.is_ask or not bounds.only_asks)
     ]
     found = _within(fitting, bounds)
+    in_flight_count = sum(item.is_prepared for item in held) if asked.consume else 0
     waiting = counts.unread - (counts.prepared if asked.consume else 0)
     remaining = (len(fitting) if is_filtered or is_whole else waiting) - len(found)
     told: list[Told] = []
@@ -292,7 +309,7 @@ def _look(node: "Node", peer: Peer, asked: PeerMessages, bounds: Bounds) -> _Loo
         told = node.desk.unread(peer)
     elif not is_filtered and asked.after is not None:
         told = node.desk.kept([peer.id], after)
-    return _Look(found, max(0, remaining), told, page)
+    return _Look(found, in_flight_count, max(0, remaining), told, page)
 
 
 def _within(fitting: Sequence[Held], bounds: Bounds) -> tuple[Held, ...]:

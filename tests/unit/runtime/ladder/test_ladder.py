@@ -216,3 +216,18 @@ async def test_push_of_mail_too_long_for_it_tells_that_it_waits(private_home: Pa
         assert len(door.texts) == 1
         assert not bob.node.ladder.is_out
         assert len(await bob.inbox()) == 1
+
+
+async def test_push_in_flight_ends_a_wait_for_it_and_is_not_shown_twice(private_home: Path) -> None:
+    """A host shows what it was given when the model's call has ended, so the call must not wait for it."""
+    async with stage(private_home) as (alice, bob, door):
+        asked = await bob.send("alice", "which port?")
+        await alice.reply((await alice.inbox())[0].message_id, "the third")
+        await door.pushed()
+        async with asyncio.timeout(5):
+            shown = await call(bob, "peer_messages", replyTo=asked["messageId"], waitMs=20_000)
+        assert (shown["messages"], shown["inFlight"]) == ([], 1)
+        assert "timedOut" not in shown
+        assert "do not wait" in shown["text"]
+        async with asyncio.timeout(5):
+            assert (await call(bob, "peer_messages", replyTo="another", waitMs=50))["timedOut"]
