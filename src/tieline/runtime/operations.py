@@ -15,7 +15,7 @@ import msgspec
 from tieline.engine.contract import Act, Taken, Untaken
 from tieline.errors import Refused
 from tieline.model.identity import Peer
-from tieline.runtime import coordination_tools, hosting, local, records, tools
+from tieline.runtime import composing, conversations, coordination_tools, hosting, local, records, tools
 from tieline.runtime.calls import Actor, Reply
 from tieline.runtime.intercom import methods
 
@@ -32,6 +32,8 @@ TABLE: dict[str, tuple[type[msgspec.Struct], Handler]] = {
     **hosting.TABLE,
     **local.TABLE,
     **records.TABLE,
+    **conversations.TABLE,
+    **composing.TABLE,
     **methods.TABLE,
 }
 """Method name to (params, what it does)."""
