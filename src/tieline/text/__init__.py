@@ -1,7 +1,7 @@
 """What a terminal may show, and what a model may read."""
 
 from tieline.text.context import Rendered, Shown, model_context, parse_context
-from tieline.text.terminal import LABEL_COLUMNS_MAX, display_width, label, printable
+from tieline.text.terminal import LABEL_COLUMNS_MAX, display_width, label, printable, wrapped
 
 __all__ = [
     "LABEL_COLUMNS_MAX",
@@ -12,4 +12,5 @@ __all__ = [
     "model_context",
     "parse_context",
     "printable",
+    "wrapped",
 ]

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["LABEL_COLUMNS_MAX", "display_width", "label", "printable"]
+__all__ = ["LABEL_COLUMNS_MAX", "display_width", "label", "printable", "wrapped"]
 
 LABEL_COLUMNS_MAX = 80
 """Of one label, such as an alias or a project."""
@@ -209,6 +209,39 @@ def printable(text: str, columns_max: int | None = None, *, multiline: bool = Fa
 def label(text: str, columns_max: int = LABEL_COLUMNS_MAX) -> str:
     """Return a short text, such as an alias or a project, on one line of at most `columns_max` columns."""
     return printable(text, columns_max)
+
+
+def wrapped(text: str, columns: int, lines_max: int) -> list[str]:
+    """Return a whole text as lines that may be shown, each of at most `columns` columns.
+
+    Args:
+        text: Anything.
+        columns: At least 16: an escape or a character of a reader is never cut.
+        lines_max: At most so many lines; whoever calls says that there are more.
+    """
+    lines: list[str] = []
+    for given in text.split("\n"):
+        if len(lines) >= lines_max:
+            break
+        line, width, blank = "", 0, 0  # `blank`: where the line may be broken
+        for unit in _units(given, multiline=True):
+            if len(lines) >= lines_max:
+                return lines
+            shown = " " * TAB_COLUMNS if unit.text == "\t" else unit.text
+            if width + unit.columns > columns:
+                at = blank or len(line)
+                lines.append(line[:at].rstrip())
+                line, blank = line[at:], 0
+                width = sum(one.columns for one in _units(line, multiline=False))
+                if width + unit.columns > columns:  # the word alone does not leave room for it
+                    lines.append(line)
+                    line, width = "", 0
+            line += shown
+            width += unit.columns
+            if shown.isspace():
+                blank = len(line)
+        lines.append(line)
+    return lines[:lines_max]
 
 
 def _is_plain(text: str) -> bool:

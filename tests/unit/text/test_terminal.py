@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tieline.text import display_width, label, printable
+from tieline.text import display_width, label, printable, wrapped
 
 FAMILY = "👨‍👩‍👧‍👦"
 
@@ -176,3 +176,29 @@ def test_work_is_linear_in_what_is_shown(unit: str) -> None:
         printable(unit * count)
         spent.append(time.perf_counter() - begin)
     assert spent[1] < 60 * spent[0] + 0.05
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", [""]),
+        ("one two three four five", ["one two three", "four five"]),
+        ("a" * 20, ["a" * 16, "a" * 4]),
+        ("word " + "b" * 14, ["word", "b" * 14]),
+        ("a\n\nb", ["a", "", "b"]),
+        ("a\tb", ["a        b"]),
+        ("\x1b[2J\u202e", ["\\x1b[2J\\u202e"]),
+        ("x" * 13 + "\x1b", ["x" * 13, "\\x1b"]),
+        ("\u4e2d" * 9, ["\u4e2d" * 8, "\u4e2d"]),
+    ],
+)
+@pytest.mark.clause("K22")
+def test_wrapped_text_is_whole_and_fits(text: str, lines: list[str]) -> None:
+    """Every character is shown or escaped, words stay together where they fit, and no escape is cut."""
+    assert wrapped(text, 16, 100) == lines
+
+
+def test_wrapped_flood_is_bounded() -> None:
+    """A line of a megabyte costs what is shown of it."""
+    assert wrapped("y" * 1_000_000, 16, 3) == ["y" * 16] * 3
+    assert wrapped("\n" * 100, 16, 3) == ["", "", ""]
