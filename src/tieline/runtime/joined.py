@@ -155,8 +155,13 @@ class JoinedRoot:
     async def publish(self, session: str | None = None) -> None:
         """Do nothing: the host publishes it."""
 
-    def push_by(self, door: object) -> None:
+    def push_by(self, door: object, *, wakes_only: bool = False) -> None:
         """Do nothing: the host shows its own mail."""
+
+    @property
+    def is_automatic(self) -> bool:
+        """Never: the host wakes its own session."""
+        return False
 
     def hook_by(self, door: object) -> None:
         """Do nothing: the host has no hooks of ours."""

@@ -132,9 +132,17 @@ class Root:
         """Return who this root is and where its things are."""
         return self.node.who()
 
-    def push_by(self, door: PushDoor) -> None:
-        """Push mail into the host's session through `door` from now on, where that is allowed."""
-        self.node.ladder.climb(door)
+    def push_by(self, door: PushDoor | None, *, wakes_only: bool = False) -> None:
+        """Push mail into the host's session through `door` from now on, where that is allowed.
+
+        With `wakes_only` it is for an idle session alone; None takes the door away.
+        """
+        self.node.ladder.climb(door, wakes_only=wakes_only)
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether mail may wake an idle session."""
+        return self.node.host.is_automatic
 
     def hook_by(self, door: HookDoor) -> Flags:
         """Serve the commands of the host's hooks by `door`; return the files that tell them of mail."""

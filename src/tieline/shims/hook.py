@@ -11,6 +11,9 @@ printed, and the exit code is 0.
 Rule 3: that an answer with mail was written is said to the root behind it; without that word the root gives
 the mail back.
 Rule 4: where no root answers at the door, the whole command finds the root, or finds that there is none.
+Rule 5: the event `Wait` is the command that a harness runs in the background: it waits for its answer as long
+as the root lives, and wakes the session by code 2 with that answer on stderr. Such a hook is begun before the
+root is, so it looks for the door for a while.
 
 Source: reference/harnesses.md 10; DESIGN.md 6 "command line"; tieline.wire.control.protocol.
 """
@@ -18,6 +21,7 @@ Source: reference/harnesses.md 10; DESIGN.md 6 "command line"; tieline.wire.cont
 import _socket
 import posix
 import sys
+import time
 
 __all__ = ["main"]
 
@@ -27,12 +31,19 @@ ANSWER_BYTES_MAX = 8 * 1024 * 1024
 PATH_BYTES_MAX = 4_096
 ANSWER_S = 5.0
 CHUNK_BYTES = 65_536
+WAIT = "Wait"
+APPEAR_S = 30.0
+"""A root that did not open by then opens no more."""
+LOOK_S = 0.25
 HELLO = b'{"jsonrpc":"2.0","id":1,"method":"control.hello","params":{"version":1}}\n'
 
 
 def main(words: list[str]) -> None:
     """Carry out one hook: the words are DOOR, HARNESS and EVENT."""
     door, harness, event = words
+    if event == WAIT:
+        _wait(door, harness)
+        return
     link = _connected(door)
     if link is None:
         whole = ["-I", "-m", "tieline.adapters.cli.main", "hook", harness, event]
@@ -47,6 +58,23 @@ def main(words: list[str]) -> None:
     if token:
         link.sendall(_frame(3, b"host.carried", b'"token":"' + token + b'"'))
         _line(link, 3)
+
+
+def _wait(door: str, harness: str) -> None:
+    """Wait for mail; end the process with code 2 and the mail on stderr."""
+    give_up = time.monotonic() + APPEAR_S
+    while (link := _connected(door)) is None:
+        if time.monotonic() > give_up:
+            return
+        time.sleep(LOOK_S)
+    link.sendall(HELLO + _frame(2, b"host.hook", b'"harness":"%b","event":"Wait"' % harness.encode()))
+    _line(link, 1)
+    link.settimeout(None)  # the root's end ends it
+    output = bytes.fromhex(_member(_line(link, 2), b"output").decode())
+    if output:
+        while output:
+            output = output[posix.write(2, output) :]
+        sys.exit(2)
 
 
 def _connected(door: str) -> "_socket.socket | None":

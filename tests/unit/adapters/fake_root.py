@@ -101,7 +101,9 @@ class FakeRoot:
             raise self.failures.pop(0)
         return self
 
-    def push_by(self, door: Any) -> None:
+    is_automatic = False
+
+    def push_by(self, door: Any, *, wakes_only: bool = False) -> None:
         self.doors.append(door)
 
     def hook_by(self, door: Any) -> None:

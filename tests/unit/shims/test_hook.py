@@ -99,3 +99,41 @@ def test_hook_does_not_hand_on_what_is_too_long(private_home: Path) -> None:
     root = Endpoint(private_home, answering(b"", ""))
     assert run(private_home, b"x" * (hook.INPUT_BYTES_MAX + 1)) == (0, b"")
     assert root.asked[1]["params"]["input"] == ""
+
+
+def waited(home: Path) -> "subprocess.Popen[bytes]":
+    """Start the client that waits."""
+    words = [sys.executable, "-I", "-S", hook.__file__, str(home / "door"), "claude-code", "Wait"]
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_client_that_waits_finds_a_door_that_comes_later_and_wakes_by_its_end(private_home: Path) -> None:
+    """The hook of a session's begin is started before the root is; the mail is on stderr, with code 2."""
+    with waited(private_home) as process:
+        assert process.poll() is None
+        root = Endpoint(private_home, answering("mail \u20ac".encode(), ""))
+        output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output, errors) == (2, b"", "mail \u20ac".encode())
+    assert root.asked[1]["params"] == {"harness": "claude-code", "event": "Wait"}
+
+
+def test_client_that_waits_is_sent_home_by_an_empty_answer(private_home: Path) -> None:
+    """It wakes nobody."""
+    Endpoint(private_home, answering(b"", ""))
+    with waited(private_home) as process:
+        assert process.communicate(timeout=30) == (b"", b"")
+    assert process.returncode == 0
+
+
+def test_client_that_waits_ends_with_its_root(private_home: Path) -> None:
+    """No process is left behind, and nobody is woken."""
+
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["method"] == "host.hook":
+            raise ConnectionError
+        return {"result": {"version": 1}}
+
+    Endpoint(private_home, answer)
+    with waited(private_home) as process:
+        assert process.communicate(timeout=30) == (b"", b"")
+    assert process.returncode == 0

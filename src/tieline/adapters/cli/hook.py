@@ -50,6 +50,9 @@ harness's own form of a refusal that names the line to run instead. Put it befor
 any other EVENT, by the harness's own name (AfterTool, PostToolUse, Stop ...): hands the hook to the root of
 this session and prints its answer, which is nothing without mail. It never blocks, and always ends with 0.
 
+Wait: for a harness that runs it in the background and wakes its session by it (asyncRewake of Claude Code):
+waits for mail, and ends with 2 and the mail on stderr; with 0 when there is nothing more to wait for.
+
 shell: judges the COMMAND after -- for any other host; exit code 0 allows, 1 refuses and prints the line.
 
 When it cannot judge (a wrong config.toml, a damaged record), it refuses with exit code 2 and says why on

@@ -4,6 +4,7 @@ Rule 1: a harness reads stdout as JSON, shows stderr to the person, and takes mo
 nothing is printed but an answer, and the code is 0. `TIELINE_DEBUG=1` shows why there was none.
 Rule 2: the root that knows the session goes before the one that the nearest ancestor hosts.
 Rule 3: it does what `shims/hook.py` does, in more time: that one comes here where no root is known.
+Rule 4: the event `Wait` alone ends with 2, on purpose: that wakes the harness, with what is on stderr.
 
 Source: DESIGN.md 2, 4; docs/delivery.md.
 """
@@ -11,6 +12,7 @@ Source: DESIGN.md 2, 4; docs/delivery.md.
 import json
 import os
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Mapping
 
@@ -24,11 +26,20 @@ __all__ = ["tell"]
 INPUT_BYTES_MAX = 3_000_000
 ANSWER_S = 5.0
 DOOR_BYTES_MAX = 4_096
+WAIT = "Wait"
+WAIT_S = 604_800.0
+APPEAR_S = 30.0
+"""The hook of a session's begin is started before the root opens."""
+LOOK_S = 0.25
+WOKEN = 2
+"""What a harness is woken by, with the text on stderr."""
 
 
 def tell(options: Namespace) -> int:
-    """Carry out one hook; return 0."""
+    """Carry out one hook; return 0, or 2 where the harness is to be woken."""
     try:
+        if options.event == WAIT:
+            return _wait(options, os.environ)
         _tell(options, os.environ)
     except BrokenPipeError:
         raise
@@ -54,6 +65,26 @@ def _tell(options: Namespace, environment: Mapping[str, str]) -> None:
         token = answer.get("token")
         if token:
             client.call("host.carried", {"token": token}, ANSWER_S)
+
+
+def _wait(options: Namespace, environment: Mapping[str, str]) -> int:
+    with Client(_appearing(options, environment)) as client:
+        answer = client.call("host.hook", {"harness": options.harness, "event": WAIT}, WAIT_S)
+    output = bytes.fromhex(str(answer.get("output", "")))
+    sys.stderr.buffer.write(output)
+    sys.stderr.flush()
+    return WOKEN if output else 0
+
+
+def _appearing(options: Namespace, environment: Mapping[str, str]) -> str:
+    """Return the control endpoint of the root that this hook is for, once that is open."""
+    give_up = time.monotonic() + APPEAR_S
+    while time.monotonic() < give_up:
+        try:
+            return _endpoint(options, b"", environment)
+        except TielineError:
+            time.sleep(LOOK_S)
+    return _endpoint(options, b"", environment)
 
 
 def _endpoint(options: Namespace, told: bytes, environment: Mapping[str, str]) -> str:

@@ -28,6 +28,11 @@ __all__ = [
     "SHIMS",
     "TELLING_LINE",
     "TOOL_HOOK_SECONDS_MAX",
+    "WAITING_LINE",
+    "WAIT_DOOR",
+    "WAIT_EVENT",
+    "WAIT_EVENTS",
+    "WAIT_SECONDS_MAX",
     "CommandHook",
     "ToolHook",
     "tool_input",
@@ -130,6 +135,19 @@ TELLING_LINE: Final = (
 The inner braces matter: at a plain call the shell would keep copies of the harness's pipes open."""
 HOOK_CLIENT: Final = "shims/hook.py"
 """The program of such a hook, below the package's folder; its first word is the session's door."""
+
+WAIT_EVENTS: Final = ("SessionStart", "Stop")
+"""Where Claude Code starts the command that waits in the background and wakes the session by its end."""
+WAIT_EVENT: Final = "Wait"
+"""What that command is called behind `tieline hook HARNESS`."""
+WAIT_SECONDS_MAX: Final = 604_800
+"""After a week the harness ends it; the next turn's end starts another."""
+WAIT_DOOR: Final = '"${TIELINE_HOME:-$HOME/.tieline}/mail/host-$PPID.door"'
+"""Where the root of the harness's process says where it is."""
+WAITING_LINE: Final = (
+    'd={door}; [ "$CLAUDE_CODE_ENTRYPOINT" != cli ] || [ -S "$CLAUDE_CODE_MESSAGING_SOCKET" ] || exec {call}'
+)
+"""Nothing starts where a socket wakes the session, nor without a window: the harness would wait for it."""
 
 GATE_EVENT: Final = "PreToolUse"
 GATE_MATCHER: Final = "Bash"

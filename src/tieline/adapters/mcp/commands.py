@@ -6,6 +6,7 @@ Rule 2: the first hook tells which session this is, and a later one when that ch
 Rule 3: a prompt in which mail stands that an answer of ours carried is no person's.
 Rule 4: Gemini CLI writes `<` and `>` of added context as `&lt;` and `&gt;`. A frame holds neither: both are
 escapes of JSON there, so what the model reads is what was sent.
+Rule 5: the event `Wait` is no harness's own: it is the command whose end wakes the session, by a text.
 
 Source: reference/harnesses.md 4, 5, 6; Gemini CLI's reference of its hooks.
 """
@@ -16,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from tieline.adapters.mcp.hooks import HookCall, Hooks
+from tieline.adapters.mcp.waiting import Waiting
 from tieline.adapters.stdio.calls import Operations
 from tieline.errors import Refused
 from tieline.runtime.hooked import HookAnswer
@@ -24,6 +26,7 @@ from tieline.runtime.ladder import Flags
 __all__ = ["CommandHooks"]
 
 GEMINI: Final = "gemini-cli"
+WAIT: Final = "Wait"
 _WORDS: Final = {"gemini": GEMINI, "claude": "claude-code", "claude-code": "claude-code", "codex": "codex"}
 """As `tieline hook` calls a harness: our word for it."""
 _GEMINI_EVENTS: Final = {
@@ -61,6 +64,7 @@ class CommandHooks:
         """Serve `harness`, our word for it; `publish` tells others which session this is."""
         self._hooks, self._harness, self._operations, self._publish = hooks, harness, operations, publish
         self.flags: Flags | None = None
+        self.waiting: Waiting | None = None
         self._runs: dict[str, str | None] = {}  # token: whose hook carries it
         self._frames: set[str] = set()  # of the last answer that lets a turn go on
 
@@ -72,6 +76,8 @@ class CommandHooks:
         """
         if _WORDS.get(harness) != self._harness:
             raise Refused("CAPABILITY_DENIED", f"this root serves {self._harness or 'no harness'}")
+        if event == WAIT:
+            return HookAnswer("" if self.waiting is None else await self.waiting.wait(), "")
         await self._learn(document.get("session_id"))
         self._hooks.is_codex = self._harness == "codex"
         payload = {name: document.get(member) for member, name in _MEMBERS.items() if member in document}

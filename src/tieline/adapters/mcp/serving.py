@@ -20,6 +20,7 @@ from tieline.adapters.mcp import constants, early, hosts
 from tieline.adapters.mcp.commands import CommandHooks
 from tieline.adapters.mcp.doors import door_of
 from tieline.adapters.mcp.hooks import HookCall, HookOperations, Hooks
+from tieline.adapters.mcp.waiting import Waiting
 from tieline.adapters.stdio.calls import (
     Call,
     Calls,
@@ -254,7 +255,7 @@ class Door:
             door = door_of(client, self._environment)
             if door is not None:
                 root.push_by(door)
-            self._serve_commands(root)
+            self._serve_commands(root, is_waiter_wanted=door is None)
             opened.set_result(root)
             await self._watch_root(root)
             return
@@ -262,14 +263,17 @@ class Door:
         opened.set_exception(failure)
         opened.exception()  # looked at here, so that nobody needs to
 
-    def _serve_commands(self, root: Root) -> None:
-        """Take the hooks that the host has as commands."""
+    def _serve_commands(self, root: Root, *, is_waiter_wanted: bool) -> None:
+        """Take the hooks that the host has as commands, and the one that waits where nothing else wakes."""
 
         async def publish(session: str) -> None:
             await self._publish(root, session)
 
         served = CommandHooks(self._hooks, hosts.harness(self._answers.client), root.operations, publish)
         served.flags = root.hook_by(served)
+        if is_waiter_wanted and hosts.harness(self._answers.client) == "claude-code" and served.flags:
+            served.waiting = Waiting(root)
+            served.flags.open_host(self._parent)
 
     async def _operations(self, call: Call) -> Operations:
         """Return what serves a call: the root is open then, and those it writes to can find it."""

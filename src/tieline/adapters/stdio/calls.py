@@ -77,8 +77,12 @@ class Root(Protocol):
     async def publish(self, session: str | None = None) -> None:
         """Let others find it."""
 
-    def push_by(self, door: Any) -> None:
-        """Push mail into the host's session through a `runtime.ladder.PushDoor`."""
+    def push_by(self, door: Any, *, wakes_only: bool = False) -> None:
+        """Push mail into the host's session through a `runtime.ladder.PushDoor`, or no more by None."""
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether mail may wake an idle session."""
 
     def hook_by(self, door: Any) -> Any:
         """Serve the host's hooks that are commands by a `runtime.hooked.HookDoor`; return its `Flags`."""

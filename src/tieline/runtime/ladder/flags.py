@@ -1,7 +1,8 @@
 """Two files that tell a session's hooks, without a process, whether mail waits and where the root is.
 
 `mail/SESSION.door` holds the path of the control endpoint while the root lives. `mail/SESSION` is there while
-a hook has something to do: mail waits, or mail that a hook carried waits for its evidence.
+a hook has something to do: mail waits, or mail that a hook carried waits for its evidence. Where a hook is
+told no session, or that of a session may change, `mail/host-PID.door` says the same of the harness's process.
 
 Rule 1: the flag may be there too long, which costs a hook its start; it is never missing for mail that waits.
 Rule 2: a file is a hint: the root decides what a hook is answered.
@@ -28,6 +29,7 @@ __all__ = ["DOOR_SUFFIX", "FOLDER", "Flags", "is_file_name"]
 FOLDER: Final = "mail"
 """Below the private home."""
 DOOR_SUFFIX: Final = ".door"
+HOST_PREFIX: Final = "host-"
 LOOK_S: Final = 3_600.0
 SWEPT_MAX: Final = 256
 PATH_BYTES_MAX: Final = 4_096
@@ -44,7 +46,7 @@ class Flags:
 
     def __init__(self, node: "Node") -> None:
         self._node = node
-        self._session = ""
+        self._session = self._host = ""
         self._folder: Directory | None = None
         self._is_up = False
         self.is_owed = False
@@ -55,19 +57,32 @@ class Flags:
         if session == self._session or not is_file_name(session):
             return
         try:
-            if self._folder is None:
-                path = os.path.join(self._node.places.home, FOLDER)
-                self._folder = open_directory(path, create=True)
-                self._sweep(self._folder)
-                self._node.tasks.start(self._run())
+            folder = self._opened()
             self._take_away()
             self._session = session
-            endpoint = self._node.who()["control"].encode()
-            self._folder.write_atomic(session + DOOR_SUFFIX, endpoint, sync=False)
+            self._write_door(folder, session)
         except TielineError as error:  # hooks then find their root the long way
             self._node.log.failure("flags", error)
             return
         self.look()
+
+    def open_host(self, pid: int) -> None:
+        """Let the hooks of this process of the harness find the root, whichever session it has."""
+        try:
+            folder, self._host = self._opened(), f"{HOST_PREFIX}{pid}"
+            self._write_door(folder, self._host)
+        except TielineError as error:
+            self._node.log.failure("flags", error)
+
+    def _opened(self) -> Directory:
+        if self._folder is None:
+            self._folder = open_directory(os.path.join(self._node.places.home, FOLDER), create=True)
+            self._sweep(self._folder)
+            self._node.tasks.start(self._run())
+        return self._folder
+
+    def _write_door(self, folder: Directory, name: str) -> None:
+        folder.write_atomic(name + DOOR_SUFFIX, self._node.who()["control"].encode(), sync=False)
 
     def look(self) -> None:
         """Raise the flag or take it down, as things are now."""
@@ -102,6 +117,7 @@ class Flags:
         finally:
             self._take_away()
             if self._folder is not None:
+                self._folder.remove(self._host + DOOR_SUFFIX)
                 self._folder.close()
                 self._folder = None
 

@@ -13,6 +13,7 @@ Rule 4: the clock of a push runs while its host could have taken it: a host at w
 its next boundary.
 Rule 5: evidence is the frame's boundary, which is ours, fresh and random; never an id that a sender chose.
 Rule 6: after `DEAF_MAX` pushes in a row without evidence nothing is pushed until there is some again.
+Rule 7: a door may come and go, and may only be good for waking: then a host at work is not pushed to.
 
 Source: DESIGN.md 3 "Exposure and consumption"; reference/harnesses.md 11; docs/delivery.md.
 """
@@ -82,6 +83,7 @@ class Ladder:
         self._node = node
         self._evidence_s = evidence_s
         self._door: PushDoor | None = None
+        self._is_begun = self._wakes_only = False
         self._news = asyncio.Event()
         self._settled = asyncio.Event()
         self._out: _Out | None = None
@@ -95,12 +97,15 @@ class Ladder:
         """Whether a push waits for its evidence."""
         return self._out is not None
 
-    def climb(self, door: PushDoor) -> None:
-        """Push through `door` from now on; what waits already goes first."""
-        is_first = self._door is None
-        self._door = door
+    def climb(self, door: PushDoor | None, *, wakes_only: bool = False) -> None:
+        """Push through `door` from now on, what waits already first; None: push no more.
+
+        With `wakes_only` it is for an idle host alone.
+        """
+        self._door, self._wakes_only = door, wakes_only
         self.look()
-        if is_first:
+        if not self._is_begun:
+            self._is_begun = True
             self._node.tasks.start(self._run())
 
     def look(self) -> None:
@@ -148,11 +153,10 @@ class Ladder:
 
     async def _push(self) -> None:
         node, door = self._node, self._door
-        assert door is not None, "this runs with a door only"
-        if self._deaf_count >= DEAF_MAX or node.host.pause is not None:
+        if door is None or self._deaf_count >= DEAF_MAX or node.host.pause is not None:
             return
         is_busy = node.host.is_busy or door.is_busy() is True
-        if not is_busy and not node.host.is_automatic:
+        if self._wakes_only if is_busy else not node.host.is_automatic:
             return
         bounds = Bounds("push", PUSHED_BYTES_MAX, int(2 * BUSY_S_MAX * 1_000))
         shown = await prepared(node, Peer(node.instance), bounds, lambda item: self._may_go(item, is_busy))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.adapters.cli.fake import Result
 from tieline.adapters.cli import hook_event
+from tieline.errors import Refused
 
 Runner = Callable[..., Result]
 
@@ -60,3 +61,44 @@ def test_hook_asks_the_root_at_the_door_of_its_session_and_says_that_it_wrote(
         (str(endpoint), "host.hook", hook),
         (str(endpoint), "host.carried", {"token": "t"}),
     ]
+
+
+def test_command_that_waits_finds_its_root_later_and_ends_with_the_mail_and_code_2(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root may open after it; an empty answer sends it home."""
+    answers = [b"mail", b""]
+    looks = [Refused("NO_ROOT", "none"), "c", "c"]
+
+    class Client:
+        def __init__(self, path: str) -> None:
+            assert path == "c"
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return
+
+        def call(self, method: str, params: dict[str, str], _seconds: float) -> dict[str, str]:
+            assert (method, params) == ("host.hook", {"harness": "claude-code", "event": "Wait"})
+            return {"output": answers.pop(0).hex(), "token": ""}
+
+    def endpoint(*_: object) -> str:
+        found = looks.pop(0)
+        if isinstance(found, Refused):
+            raise found
+        return found
+
+    monkeypatch.setattr(hook_event, "Client", Client)
+    monkeypatch.setattr(hook_event, "_endpoint", endpoint)
+    assert run("hook", "claude-code", "Wait") == Result(2, "", "mail")
+    assert run("hook", "claude-code", "Wait") == Result(0, "", "")
+
+
+def test_command_that_waits_gives_up_where_no_root_opens(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A harness may run without our server."""
+    monkeypatch.setattr(hook_event, "APPEAR_S", 0.1)
+    assert run("hook", "claude-code", "Wait") == Result(0, "", "")

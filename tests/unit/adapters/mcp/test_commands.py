@@ -87,3 +87,18 @@ def test_hooks_of_claude_code_keep_its_own_form() -> None:
     told = bench.fire("PostToolUse", "claude-code", agent_id="sub")
     assert told["hookSpecificOutput"]["hookEventName"] == "PostToolUse"
     assert bench.asked("host.run_begin") == [{"run": "sub"}]
+
+
+def test_command_that_waits_gets_its_text_as_it_is_and_only_where_one_is_wanted() -> None:
+    """Where a socket wakes the session it goes home at once."""
+
+    class Waiting:
+        async def wait(self) -> str:
+            return "mail"
+
+    bench = Commands("claude-code")
+    wait = bench.served.take("claude-code", "Wait", {}, bench.root.root_actor)
+    assert asyncio.run(wait) == ("", "")
+    bench.served.waiting = Waiting()  # type: ignore[assignment]
+    wait = bench.served.take("claude-code", "Wait", {}, bench.root.root_actor)
+    assert asyncio.run(wait) == ("mail", "")

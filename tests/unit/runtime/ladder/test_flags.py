@@ -63,3 +63,18 @@ async def test_session_that_is_no_file_name_has_no_files(private_home: Path) -> 
     async with two(private_home) as (_alice, bob):
         Flags(bob.node).open("../x")
         assert not (private_home / "h" / "mail").exists()
+
+
+async def test_door_of_the_harness_stands_whatever_its_session_and_goes_with_the_root(
+    private_home: Path,
+) -> None:
+    """A session changes, the harness's process does not."""
+    folder = private_home / "h" / "mail"
+    async with two(private_home) as (_alice, bob):
+        flags = Flags(bob.node)
+        flags.open_host(4711)
+        flags.open("s-1")
+        flags.open("s-2")
+        assert (folder / "host-4711.door").read_text() == bob.who()["control"]
+        assert {one.name for one in folder.iterdir()} == {"host-4711.door", "s-2.door"}
+    assert list(folder.iterdir()) == []

@@ -231,3 +231,21 @@ async def test_push_in_flight_ends_a_wait_for_it_and_is_not_shown_twice(private_
         assert "do not wait" in shown["text"]
         async with asyncio.timeout(5):
             assert (await call(bob, "peer_messages", replyTo="another", waitMs=50))["timedOut"]
+
+
+async def test_door_that_only_wakes_is_for_an_idle_host_and_may_go(private_home: Path) -> None:
+    """A host at work is left to its boundaries; a door that went takes nothing."""
+    async with stage(private_home) as (alice, bob, door):
+        bob.push_by(door, wakes_only=True)
+        await call(bob, "host.state", busy=True)
+        await alice.send("bob", "at work")
+        await asyncio.sleep(SOON_S)
+        assert door.texts == []
+        await call(bob, "host.state", busy=False)
+        await call(bob, "host.seen", text=await door.pushed())
+        bob.push_by(None)
+        await alice.send("bob", "later")
+        await asyncio.sleep(SOON_S)
+        assert len(door.texts) == 1
+        bob.push_by(door, wakes_only=True)
+        assert "later" in await door.pushed(2)
