@@ -218,6 +218,10 @@ class SimRoot:
         """No host here ever finished an answer."""
         return Refusal("SCOPE_DENIED", "no such peer for you")
 
+    def probed(self, params: dict[str, Any], far: Far) -> dict[str, Any] | Refusal:
+        """Nobody here waits for anybody: the conversations of this world are messages."""
+        return {}
+
     # ------------------------------------------------------------ the network's host
 
     def connected(self, end: End) -> None:

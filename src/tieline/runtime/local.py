@@ -238,7 +238,7 @@ async def ask(node: "Node", actor: Actor, asked: Send, _call: str | None) -> Rep
     deadline = loop.time() + timeout_ms / 1000
     with node.waits.waiting(sender, None):
         target, receipt = await _submit(node, actor, asked, to)
-    with node.waits.waiting(sender, target.peer):
+    with node.waits.waiting(sender, target.peer, receipt.message_id):
         found, receipt = await _answer_of(node, sender, target, receipt, deadline)
     if found:  # the receipt that says "replied" comes right behind the reply
         receipt = await settled(node, receipt, REPLIED_WAIT_MS, until_final=True)

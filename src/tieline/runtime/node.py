@@ -118,7 +118,7 @@ class Node:
         self.ladder = Ladder(self)
         self.is_published = False
         self.shutdown = asyncio.Event()
-        self.waits = Waits()
+        self.waits = Waits(self)
         self._subscribers: list[Callable[[str, dict[str, Any]], None]] = []
         self._signals: weakref.WeakValueDictionary[str, Signal] = weakref.WeakValueDictionary()
         self.is_closing = False

@@ -15,7 +15,16 @@ import msgspec
 from tieline.engine.contract import Act, Taken, Untaken
 from tieline.errors import Refused
 from tieline.model.identity import Peer
-from tieline.runtime import composing, conversations, coordination_tools, hosting, local, records, tools
+from tieline.runtime import (
+    composing,
+    conversations,
+    coordination_tools,
+    hosting,
+    local,
+    records,
+    tools,
+    waits,
+)
 from tieline.runtime.calls import Actor, Reply
 from tieline.runtime.intercom import methods
 
@@ -32,6 +41,7 @@ TABLE: dict[str, tuple[type[msgspec.Struct], Handler]] = {
     **hosting.TABLE,
     **local.TABLE,
     **records.TABLE,
+    **waits.TABLE,
     **conversations.TABLE,
     **composing.TABLE,
     **methods.TABLE,
@@ -82,11 +92,13 @@ class Operations:
     async def flushed(self, token: str) -> int:
         """The bytes that carried what `token` prepared reached the reader: it is consumed."""
         self._node.desk.settle(token, is_taken=True)
+        self._node.waits.settle(token, is_taken=True)
         return await self._node.ask_count(Taken(token))
 
     async def unflushed(self, token: str) -> int:
         """They did not: custody stays as it was."""
         self._node.desk.settle(token, is_taken=False)
+        self._node.waits.settle(token, is_taken=False)
         return await self._node.ask_count(Untaken(token))
 
     def subscribe(self, callback: Callable[[str, dict[str, Any]], None]) -> Callable[[], None]:

@@ -8,6 +8,7 @@ Source: reference/native.md 1M, 1O, 2.8, 2.12; open-bugs.md O01, O07.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from tieline.engine.contract import Act, Expose, Held, Page
 from tieline.errors import OutcomeUnknown, Refusal, Refused
 from tieline.model.identity import Capability, Peer
 from tieline.model.message import Delivery
-from tieline.model.receipt import Receipt, State
+from tieline.model.receipt import FINAL, Receipt, State
 from tieline.model.traits import NATIVE, TRAITS
 from tieline.runtime import render
 from tieline.runtime.calls import Actor, Params, Reach, Reply
@@ -55,6 +56,7 @@ class Bounds(NamedTuple):
     bytes_max: int  # of content; the first message fits in any case
     only_asks: bool = False
     after: int = 0  # only mail that came after this cursor
+    with_rings: bool = False  # tell rings of waits that the peer is in; one ends its wait
 
 
 MODEL_BOUNDS = Bounds(MESSAGES_PER_READ_MAX, READ_BYTES_MAX)
@@ -196,7 +198,23 @@ async def peer_messages(node: "Node", actor: Actor, asked: PeerMessages, _call: 
         raise Refused("INVALID_PARAMS", f"waitMs is a whole number from 0 to {config.WAIT_MS_MAX}")
     if asked.wait_ms:
         node.require(peer, Capability.WAIT)
-    return await read_mail(node, actor, asked, wait_ms=asked.wait_ms, rung="read")
+    with _waiting(node, peer, asked):
+        return await read_mail(
+            node,
+            actor,
+            asked,
+            wait_ms=asked.wait_ms,
+            rung="read",
+            bounds=MODEL_BOUNDS._replace(with_rings=True),
+        )
+
+
+def _waiting(node: "Node", peer: Peer, asked: PeerMessages) -> contextlib.AbstractContextManager[None]:
+    """Let a wait for the answer to a question of the peer's own count as one."""
+    sent = () if asked.reply_to is None or not asked.wait_ms else node.engine.sent(asked.reply_to, peer)
+    if not sent or sent[0].receipt.state in FINAL:
+        return contextlib.nullcontext()
+    return node.waits.waiting(peer, sent[0].envelope.recipient, sent[0].envelope.message_id)
 
 
 IN_FLIGHT_TEXT = (
@@ -216,10 +234,11 @@ class _Look(NamedTuple):
     remaining: int
     told: "list[Told]"
     page: Page
+    rings: list[dict[str, Any]]
 
     def is_enough(self, *, with_events: bool) -> bool:
         """Return whether there is something to return now."""
-        return bool(self.found or (with_events and (self.page.events or self.told)))
+        return bool(self.found or self.rings or (with_events and (self.page.events or self.told)))
 
 
 async def read_mail(
@@ -252,15 +271,23 @@ async def read_mail(
     if told and asked.consume:  # of a resource: told again until a flush confirms it
         token = token or node.new_token()
         node.desk.read(token, told)
+    if look.rings:
+        token = token or node.new_token()
+        node.waits.read(token, peer)
     events = look.page.events
     result: dict[str, Any] = {
-        "events": [*map(render.event, events), *map(node.desk.shape, told)],
+        "events": [*map(render.event, events), *map(node.desk.shape, told), *look.rings],
         "messages": [await node.with_content(item) for item in messages],
         "remaining": look.remaining,
         "cursor": str(events[-1].cursor if events else look.page.latest_cursor),
         "oldestCursor": str(look.page.oldest_cursor),
         "gap": look.page.has_gap,
-        "text": node.rendered(messages, TEXT_BYTES_MAX, max(1, len(messages))).text,
+        "text": "\n\n".join(
+            [
+                *(ring["text"] for ring in look.rings),
+                node.rendered(messages, TEXT_BYTES_MAX, max(1, len(messages))).text,
+            ]
+        ).strip("\n"),
     }
     sent = () if asked.message_id is None else node.engine.sent(asked.message_id, peer)
     if sent:  # an id may be one that the caller gave out itself: where that message stands
@@ -270,7 +297,7 @@ async def read_mail(
     if asked.consume and look.in_flight_count:
         result["inFlight"] = look.in_flight_count
         result["text"] = result["text"] or IN_FLIGHT_TEXT
-    elif wait_ms and not messages:
+    elif wait_ms and not messages and not look.rings:
         result["timedOut"] = True
     return Reply(result, token)
 
@@ -309,7 +336,8 @@ def _look(node: "Node", peer: Peer, asked: PeerMessages, bounds: Bounds) -> _Loo
         told = node.desk.unread(peer)
     elif not is_filtered and asked.after is not None:
         told = node.desk.kept([peer.id], after)
-    return _Look(found, in_flight_count, max(0, remaining), told, page)
+    rings = node.waits.unread(peer) if bounds.with_rings and asked.consume else []
+    return _Look(found, in_flight_count, max(0, remaining), told, page, rings)
 
 
 def _within(fitting: Sequence[Held], bounds: Bounds) -> tuple[Held, ...]:

@@ -250,3 +250,9 @@ class World:
             return answers.page(self._node.host.answers.get(peer.run), asked.entry, asked.offset)
         except Refused as error:
             return Refusal(error.code, str(error))
+
+    def probed(self, params: dict[str, Any], far: Far) -> dict[str, Any] | Refusal:
+        """Take a probe of who waits for whom, of a far end in scope; the answer tells nothing."""
+        if not far.standing.is_in_scope:
+            return Refusal("SCOPE_DENIED", "no such peer for you")
+        return self._node.waits.probed(params, far)

@@ -1,31 +1,131 @@
-"""Who waits for whom: while the block lasts, of one or of anybody, and as often as it was said."""
+"""Who waits for whom: while a block lasts; rings over roots found, told to all, and gone when broken."""
 
+import asyncio
 import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from tests.unit.runtime.roots import call, host_of, two
 from tieline.model.identity import Peer
-from tieline.runtime.waits import Waits
+from tieline.runtime.root import Root
+
+pytestmark = pytest.mark.asyncio
 
 A, B, C = Peer("a"), Peer("b"), Peer("c")
 
 
-def test_wait_lasts_as_long_as_the_last_block() -> None:
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until it holds, for at most ten seconds."""
+    for _ in range(500):
+        if holds():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not come to hold")
+
+
+async def question(root: Root, to: str) -> str:
+    """Send a message that its author can wait on, and return its id."""
+    sent = await call(root, "send_peer_message", to=to, content="and you?")
+    return str(sent["messageId"])
+
+
+async def test_wait_lasts_as_long_as_the_last_block(private_home: Path) -> None:
     """Two waits of one pair are two; the end of one is not the end of both."""
-    waits = Waits()
-    with waits.waiting(A, B):
+    async with two(private_home) as (alice, _):
+        waits = alice.node.waits
         with waits.waiting(A, B):
+            with waits.waiting(A, B):
+                assert waits.is_waiting(A, B)
             assert waits.is_waiting(A, B)
-        assert waits.is_waiting(A, B)
-        assert not waits.is_waiting(A, C)
-        assert not waits.is_waiting(B, A)
-    assert not waits.is_waiting(A, B)
-    assert not waits._counts
+            assert not waits.is_waiting(A, C)
+            assert not waits.is_waiting(B, A)
+        assert not waits.is_waiting(A, B)
+        await asyncio.sleep(0)
+        assert not waits.known
 
 
-def test_wait_of_nobody_yet_may_be_of_anybody() -> None:
+async def test_wait_of_nobody_yet_may_be_of_anybody(private_home: Path) -> None:
     """Until the target is known each could be it; a failure in between ends it, too."""
-    waits = Waits()
-    with contextlib.suppress(KeyError), waits.waiting(A, None):
-        assert waits.is_waiting(A, B)
-        assert waits.is_waiting(A, C)
-        {}["no such target"]
-    assert not waits.is_waiting(A, B)
+    async with two(private_home) as (alice, _):
+        waits = alice.node.waits
+        with contextlib.suppress(KeyError), waits.waiting(A, None):
+            assert waits.is_waiting(A, B)
+            assert waits.is_waiting(A, C)
+            {}["no such target"]
+        assert not waits.is_waiting(A, B)
+
+
+async def test_two_models_that_wait_for_each_other_are_both_told_at_once(private_home: Path) -> None:
+    """Each wait of `peer_messages` for an answer counts; the ring ends both, with words and ways out."""
+    async with two(private_home) as (alice, bob):
+        ids = await question(alice, "bob"), await question(bob, "alice")
+        told: list[dict[str, Any]] = await asyncio.wait_for(
+            asyncio.gather(
+                call(alice, "peer_messages", replyTo=ids[0], waitMs=30_000),
+                call(bob, "peer_messages", replyTo=ids[1], waitMs=30_000),
+            ),
+            10,
+        )
+        for root, other, answer in ((alice, 1, told[0]), (bob, 0, told[1])):
+            (event,) = [one for one in answer["events"] if one["type"] == "wait_cycle"]
+            assert event["to"] == Peer(root.node.instance).id
+            assert "timedOut" not in answer
+            assert answer["text"].startswith("A ring of waits")
+            acts = {way["act"]: way["subject"] for way in event["ways"]}
+            assert acts == {"answer": ids[other], "give_up": ids[1 - other]}
+        again = await call(alice, "peer_messages", replyTo=ids[0], waitMs=50)
+        assert again["timedOut"] is True  # told once
+        await asyncio.sleep(0)
+        assert alice.node.waits.cycles == bob.node.waits.cycles == ()
+
+
+async def test_ring_that_is_answered_is_shown_no_more(private_home: Path) -> None:
+    """A ring shows at every end while it stands; the answer that breaks it takes it away everywhere."""
+    async with two(private_home) as (alice, bob):
+        ids = await question(alice, "bob"), await question(bob, "alice")
+        seen: list[dict[str, Any]] = []
+        bob.node.subscribe(lambda _kind, params: seen.append(params.get("event", {})))
+        with alice.node.waits.waiting(Peer(alice.node.instance), Peer(bob.node.instance), ids[0]):
+            asking = asyncio.ensure_future(
+                call(bob, "peer_messages", replyTo=ids[1], waitMs=30_000, consume=False)
+            )
+            await until(lambda: bool(alice.node.waits.cycles and bob.node.waits.cycles))
+            await until(lambda: any(one.get("state") == "standing" for one in seen))
+            view = (await call(alice, "local.waits"))["cycles"]
+            assert [one["alias"] for one in view[0]["peers"]].count("alice") == 1
+            await call(alice, "local.reply", messageId=ids[1], content="here")
+            assert (await asking)["messages"][0]["content"] == "here"
+        await asyncio.sleep(0.05)
+        assert [one["state"] for one in seen if one["type"] == "wait_cycle"] == ["standing", "broken"]
+        assert (await call(bob, "local.waits"))["cycles"] == []
+        assert (await call(alice, "local.waits"))["cycles"] == []
+
+
+async def test_question_that_nobody_returns_is_a_wait_and_no_ring(private_home: Path) -> None:
+    """One who waits is an edge at its own root alone; nothing is told to anybody."""
+    async with two(private_home) as (alice, bob):
+        message_id = await question(alice, "bob")
+        waiting = asyncio.ensure_future(call(alice, "peer_messages", replyTo=message_id, waitMs=1_500))
+        await asyncio.sleep(0.4)
+        (wait,) = (await call(alice, "local.waits"))["waits"]
+        assert (wait["waiterAlias"], wait["awaitedAlias"], wait["kind"]) == ("alice", "bob", "ask")
+        assert wait["subject"] == message_id
+        assert (await call(bob, "local.waits"))["waits"] == []
+        assert (await waiting)["timedOut"] is True
+
+
+async def test_watch_of_waits_ends_with_the_change(private_home: Path) -> None:
+    """`local.waits` with the generation that was seen comes back when something is another."""
+    async with two(private_home) as (alice, _):
+        before = await call(alice, "local.waits")
+        assert before["self"] == host_of(alice).peer.id
+        watching = asyncio.ensure_future(call(alice, "local.waits", after=before["generation"], waitMs=5_000))
+        await asyncio.sleep(0.05)
+        assert not watching.done()
+        with alice.node.waits.waiting(A, B, "m"):
+            after = await asyncio.wait_for(watching, 2)
+            assert after["generation"] > before["generation"]
+            assert [one["subject"] for one in after["waits"]] == ["m"]

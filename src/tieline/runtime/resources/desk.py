@@ -53,7 +53,7 @@ class Desk:
         self._looking: asyncio.Task[Any] | None = None
         self._is_asked_again = False
         self._is_closed = False
-        self._is_passive = node.options.mode == "command"
+        self.is_passive = node.options.mode == "command"  # looks at nothing by itself
         self._documents: dict[ResourceKey, Document] = {}
         self._own_stamps: tuple[tuple[int, int, int] | None, ...] = ()
         self._due_mono_ms: int | None = None
@@ -140,12 +140,12 @@ class Desk:
 
     def beat(self) -> None:
         """Look at the resources where their directory has changed; costs one call of the system."""
-        if not (self._is_closed or self._is_passive) and self._glance.is_changed():
+        if not (self._is_closed or self.is_passive) and self._glance.is_changed():
             self.look()
 
     def look(self) -> None:
         """Look at the resources as soon as may be."""
-        if self._is_closed or self._is_passive:
+        if self._is_closed or self.is_passive:
             return
         if self._looking is not None:
             self._is_asked_again = True
@@ -172,6 +172,8 @@ class Desk:
                 self._documents[document.resource] = document
             else:
                 self._documents.pop(document.resource, None)
+        if changed:
+            self._node.waits.take_documents(self._documents.values())
         due = self._due()
         if due:
             await self.observe(due)

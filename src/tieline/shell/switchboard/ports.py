@@ -82,5 +82,8 @@ class World(Protocol):
     def last(self, params: dict[str, Any], far: Far) -> dict[str, Any] | Refusal:
         """Return a page of a finished answer."""
 
+    def probed(self, params: dict[str, Any], far: Far) -> dict[str, Any] | Refusal:
+        """Take a probe of who waits for whom; the answer tells nothing of what we know."""
+
     def rearm(self) -> None:
         """The next deadline may have changed."""

@@ -45,6 +45,8 @@ class Serving:
             _respond(connection, event, mapping.hello_asked(event.params))
         elif event.method == mapping.LAST:
             _respond(connection, event, self._world.last(event.params, far))
+        elif event.method == mapping.PROBE:
+            _respond(connection, event, self._world.probed(event.params, far))
         else:
             self._submit(circuit, event, far)
 

@@ -31,9 +31,10 @@ from tieline.engine.contract import (
     Transmit,
 )
 from tieline.engine.directory import RUNS_PER_ROOT_MAX, Run
+from tieline.engine.probing import Probe
 from tieline.errors import Refusal
 from tieline.machine.admission import OUT_OF_SCOPE
-from tieline.model.identity import Capability, Peer, is_alias, is_plain_id, peer_id
+from tieline.model.identity import Capability, Peer, is_alias, is_peer_id, is_plain_id, peer_id
 from tieline.model.message import Attachment, Delivery, Envelope
 from tieline.model.moment import to_iso
 from tieline.model.receipt import THEIRS, Durability, Receipt, State
@@ -48,6 +49,7 @@ from tieline.wire.native.params import (
     Status,
     TielineSend,
     ToldReceipt,
+    WaitProbe,
     read_params,
     wall_ms_of,
     wrong,
@@ -57,6 +59,7 @@ __all__ = [
     "FEATURES",
     "HELLO",
     "LAST",
+    "PROBE",
     "LastAsked",
     "answered",
     "child",
@@ -67,6 +70,8 @@ __all__ = [
     "hello",
     "hello_asked",
     "last_asked",
+    "probe",
+    "probe_asked",
     "receipt_told",
     "runs_told",
     "spoken",
@@ -74,7 +79,8 @@ __all__ = [
 
 HELLO: Final = "tieline.hello"
 LAST: Final = "tieline.last"
-FEATURES: Final = ("last", "receipt", "send", "status")
+PROBE: Final = "tieline.wait_probe"
+FEATURES: Final = ("last", "receipt", "send", "status", "wait_probe")
 """The `tieline.*` methods that this end answers, besides the hello."""
 
 _CAPABILITIES: Final = frozenset(item.value for item in Capability)
@@ -219,6 +225,18 @@ def last_asked(params: dict[str, Any]) -> LastAsked | Refusal:
     return read if isinstance(read, Refusal) else LastAsked(read.to, read.entry, read.offset)
 
 
+def probe_asked(params: dict[str, Any], sender_instance: str) -> Probe | Refusal:
+    """Return the probe that a peer sent, its last peer proved to be one of the sender's."""
+    read = read_params(WaitProbe, params)
+    if isinstance(read, Refusal):
+        return read
+    if len(read.path) != len(read.kinds) or not all(is_peer_id(one) for one in (*read.path, read.to)):
+        return wrong("path")
+    if read.path[-1] != peer_id(sender_instance, read.sender_run_id):
+        return wrong("senderRunId")
+    return Probe(read.id, read.to, read.path, read.kinds)
+
+
 # --- what we answer -------------------------------------------------------------------------------
 
 
@@ -275,6 +293,18 @@ def child(
 def hello() -> dict[str, Any]:
     """Return what `tieline.hello` says of this end, asked and answered alike."""
     return {"version": VERSION, "features": list(FEATURES)}
+
+
+def probe(sent: Probe, sender: Peer) -> dict[str, Any]:
+    """Return the params of a probe that a peer of ours sends."""
+    params: dict[str, Any] = {
+        "version": VERSION,
+        "id": sent.id,
+        "to": sent.to,
+        "path": list(sent.path),
+        "kinds": list(sent.kinds),
+    }
+    return params if sender.run is None else {**params, "senderRunId": sender.run}
 
 
 def spoken(

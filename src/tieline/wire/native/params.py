@@ -9,7 +9,7 @@ Source: reference/native.md 2.6b, 2.8, 3.2, 3.7; DESIGN.md section 1.
 """
 
 import re
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from tieline.model.receipt import State
 from tieline.wire.jsonrpc import INTEGER_MAX
 
 __all__ = [
+    "PATH_MAX",
     "VERSION",
     "Directory",
     "Hello",
@@ -31,6 +32,7 @@ __all__ = [
     "Status",
     "TielineSend",
     "ToldReceipt",
+    "WaitProbe",
     "read_params",
     "wall_ms_of",
     "wrong",
@@ -43,6 +45,7 @@ TOPIC_LENGTH_MAX: Final = 256
 AUTOMATIC_DEPTH_MAX: Final = 64
 MEDIA_TYPE_LENGTH_MAX: Final = 128
 ATTACHMENTS_MAX: Final = 32
+PATH_MAX: Final = 32
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 _Length = Annotated[int, msgspec.Meta(ge=0, le=INTEGER_MAX)]
@@ -126,6 +129,20 @@ class Last(Closed, frozen=True):
     version: int = VERSION
 
 
+class WaitProbe(Closed, frozen=True):
+    """`tieline.wait_probe`: peers that wait for each other, the last one, the sender's, for `to`.
+
+    `kinds` says of each wait of the path whether it is an "ask" or a "resource".
+    """
+
+    id: _Id
+    to: _Id
+    path: Annotated[tuple[_Id, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+    kinds: Annotated[tuple[Literal["ask", "resource"], ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+    sender_run_id: _Id | None = None
+    version: int = VERSION
+
+
 class ToldReceipt(msgspec.Struct, frozen=True, rename="camel"):
     """A receipt as its owner wrote it; members that we do not know are ignored."""
 
@@ -165,7 +182,7 @@ def read_params(kind: type[_Params], params: dict[str, Any]) -> _Params | Refusa
 
 
 _PLAIN_IDS: Final = frozenset(
-    {"message_id", "to", "reply_to", "sender_run_id", "correlation_id", "thread", "entry", "sender"}
+    {"message_id", "to", "reply_to", "sender_run_id", "correlation_id", "thread", "entry", "sender", "id"}
 )
 
 

@@ -216,6 +216,9 @@ class World:
     def last(self, params: dict[str, Any], far: Far) -> dict[str, Any] | Refusal:
         return {"entry": None}
 
+    def probed(self, params: dict[str, Any], far: Far) -> dict[str, Any] | Refusal:
+        return {}
+
     def rearm(self) -> None:
         self.rearmed += 1
 

@@ -257,7 +257,7 @@ def test_descriptor_of_run_shows_its_safe_fields_alone() -> None:
 def test_hello_between_tieline_ends_tells_features() -> None:
     """Both ends say version and features; another version is told apart."""
     answer = mapping.hello_asked(mapping.hello())
-    assert answer == {"version": 1, "features": ["last", "receipt", "send", "status"]}
+    assert answer == {"version": 1, "features": ["last", "receipt", "send", "status", "wait_probe"]}
     assert isinstance(answer, dict)
     assert mapping.features_told(answer) == {"last", "receipt", "send", "status"}
     for params, code in (
