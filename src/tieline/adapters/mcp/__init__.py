@@ -10,6 +10,7 @@ Source: DESIGN.md 2, 4, 6; reference/substrate.md 6; docs/mcp.md.
 
 import os
 
+from tieline.adapters.mcp import aside
 from tieline.adapters.mcp.early import EarlyAnswers
 from tieline.adapters.stdio.pipes import Inlet, Outlet, take_over
 
@@ -67,6 +68,8 @@ def main(argv: list[str]) -> int:
     given = vars(parser().parse_args(argv)) if argv else {}
     source, sink = take_over()
     outlet = Outlet(sink)
+    if aside.is_served(os.environ, os.getppid()):
+        return _stand_aside(source, outlet)
     answers = EarlyAnswers()
 
     def answer(line: bytes) -> bool:
@@ -84,6 +87,15 @@ def main(argv: list[str]) -> int:
     inlet.run()
     serving = _import_serving()
     return int(serving.serve(inlet, outlet, answers, serving.Options(**given)))
+
+
+def _stand_aside(source: int, outlet: Outlet) -> int:
+    """Answer until the host leaves, without tools and without a root."""
+    inlet = Inlet(source, lambda line: outlet.write(aside.answer(line)) or True)
+    while inlet.step():
+        pass
+    os.close(source)
+    return 0
 
 
 def _import_serving() -> "Any":
