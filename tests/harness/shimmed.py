@@ -13,7 +13,7 @@ from tests.harness.neighbour import Neighbour
 from tests.harness.programs import Program
 from tieline.adapters.harness.facts import COMMAND_LINE, SHIMS
 
-__all__ = ["SECONDS_MAX", "await_peer", "await_state", "shimmed"]
+__all__ = ["SECONDS_MAX", "await_peer", "await_state", "own_peers", "shimmed"]
 
 SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.1
@@ -46,6 +46,11 @@ def await_peer(neighbour: Neighbour, work: Path, **members: Any) -> dict[str, An
                 return peer
         time.sleep(LOOK_SECONDS)
     raise AssertionError(f"no such peer: {neighbour.peers()}")
+
+
+def own_peers(neighbour: Neighbour) -> list[str]:
+    """Return the peer ids of what works in the program's folder."""
+    return [one["peerId"] for one in neighbour.peers() if one.get("project") == "one"]
 
 
 def await_state(neighbour: Neighbour, message_id: str, state: str) -> None:

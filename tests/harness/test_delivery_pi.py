@@ -10,18 +10,13 @@ import pytest
 from tests.harness.model import Call, ModelServer, Say
 from tests.harness.neighbour import Neighbour
 from tests.harness.programs import Program
-from tests.harness.shimmed import SECONDS_MAX, await_peer, await_state, shimmed
+from tests.harness.shimmed import SECONDS_MAX, await_peer, await_state, own_peers, shimmed
 from tests.harness.test_mcp_alone import TOKEN, answered, script
 
 HARNESSES = pytest.mark.parametrize("harness", ["pi", "omp"])
 AUTOMATIC = {"TIELINE_IDLE_BEHAVIOR": "auto"}
 
 Opener = Callable[..., Program]
-
-
-def own_peers(neighbour: Neighbour) -> list[str]:
-    """Return the peer ids of what works in the program's folder."""
-    return [one["peerId"] for one in neighbour.peers() if one.get("project") == "one"]
 
 
 @HARNESSES

@@ -5,8 +5,11 @@
 // Rule 2: mail comes to the model as one message of ours, with the text that the root framed. It counts as read
 //   when the harness says that this message is in the session, and not before; one is on its way at a time.
 // Rule 3: an idle session begins a turn by itself on the root's `wake` alone, after a cancelled one not at all.
-// Rule 4: the tools are asked of the same root, so an agent is one peer: no MCP server of ours runs beside it.
+// Rule 4: the tools are asked of the same root, so an agent is one peer. An MCP server of ours that the harness
+//   finds in a configuration is told by the environment that this process has the tools, and stands aside.
 // Rule 5: nothing is started while the file is loaded: the harness also loads it where no session begins.
+// Rule 6: a session that a tool of another one began in this process (oh-my-pi keeps its file in a folder of that
+//   one's name) is a run of that root while it works, and opens none.
 //
 // Source: docs/attach.md; docs/harnesses/pi.md; reference/harnesses.md 2, 3; specification of the intercom,
 // "Conditional native context targeting" and "Native-owned receipts and publication provenance".
@@ -26,6 +29,7 @@ const INTERCOM = {"name": "intercom", "title": "Talk over the intercom", "descri
 const MESSAGE = "tieline"; // customType of the messages that carry mail
 const KEPT = Symbol.for("tieline.pi.door"); // a door on its way from one load of this file to the next
 const KEPT_MS = 10_000;
+const SESSIONS = Symbol.for("tieline.pi.sessions"); // those of this process, by their file
 const NOTICE_MS = 700; // mail that woke nobody by then is shown to the person
 const IDLE_LOOK_MS = 40;
 const IDLE_LOOKS_MAX = 500;
@@ -172,6 +176,10 @@ class Session {
     this.ctx = undefined;
     this.door = undefined;
     this.id = "";
+    this.parent = undefined; // the session whose run this one is
+    this.children = new Set();
+    this.run = undefined; // {root, run, token, peerId} while it works
+    this.runs = 0;
     this.reopenings = 0;
     this.isBusy = false;
     this.isAborted = false;
@@ -192,6 +200,10 @@ class Session {
   begin(ctx) {
     this.ctx = ctx;
     this.id = ctx.sessionManager.getSessionId();
+    this.parent = parentOf(ctx);
+    const file = ctx.sessionManager.getSessionFile?.();
+    if (file) sessions().set(file, this);
+    if (this.parent) return this.beginRun();
     const kept = globalThis[KEPT];
     delete globalThis[KEPT];
     clearTimeout(kept?.timer);
@@ -204,6 +216,31 @@ class Session {
     }
     this.state({ busy: !ctx.isIdle(), resumed: true });
     this.learning = this.learnContext();
+  }
+
+  /** Begin to act as a run of the parent's root: once for each time that this session works. */
+  async beginRun() {
+    const root = this.parent.door;
+    if (!root || this.run?.root === root) return;
+    this.door = root;
+    this.parent.children.add(this);
+    this.isBusy = true;
+    this.run = { root };
+    try {
+      const name = `${this.id}.${++this.runs}`;
+      Object.assign(this.run, await root.ask("host.run_begin", { run: name }));
+      if (this.parent.context) this.offerIntercom();
+    } catch {
+      this.run = this.door = undefined; // the root is gone: this session works without it
+    }
+  }
+
+  endRun() {
+    const { run } = this;
+    this.parent?.children.delete(this);
+    this.run = this.door = this.carried = undefined;
+    this.isBusy = false;
+    if (run?.run) run.root.tell("host.run_end", { run: run.run });
   }
 
   open() {
@@ -228,7 +265,12 @@ class Session {
   async end(reason) {
     const { door, id } = this;
     for (const stop of this.listening.splice(0)) if (typeof stop === "function") stop();
-    this.ctx = this.door = this.context = undefined;
+    const file = this.ctx?.sessionManager.getSessionFile?.();
+    if (file && sessions().get(file) === this) sessions().delete(file);
+    this.ctx = undefined;
+    if (this.parent) return this.endRun();
+    for (const child of this.children) child.endRun();
+    this.door = this.context = undefined;
     if (!door) return;
     if (reason !== "reload") return door.close();
     // Mail that waits stays with the session: the next load of this file takes the same root.
@@ -239,7 +281,7 @@ class Session {
   }
 
   async replace(ctx) {
-    if (ctx.sessionManager.getSessionId() === this.id) return;
+    if (this.parent || ctx.sessionManager.getSessionId() === this.id) return;
     const { door } = this;
     this.door = undefined;
     await door?.close();
@@ -252,6 +294,7 @@ class Session {
     const { ctx, door } = this;
     if (!ctx || !door) return;
     if (members.busy !== undefined) this.isBusy = members.busy;
+    if (this.parent) return; // busy or idle is said of the root
     const percent = ctx.getContextUsage?.()?.percent;
     if (typeof percent === "number") members.contextPercent = Math.max(0, Math.min(100, Math.round(percent)));
     if (ctx.model?.id) members.model = ctx.model.id;
@@ -260,6 +303,7 @@ class Session {
 
   /** A turn begins; the mail that it may be shown is the result, for `before_agent_start`. */
   async prompted(isPerson) {
+    if (this.parent) await this.beginRun();
     const { door } = this;
     this.isAborted = false;
     this.state({ busy: true });
@@ -273,6 +317,7 @@ class Session {
   async settled() {
     if (!this.door) return;
     if (this.carried && !this.ctx.hasPendingMessages?.()) this.refused(); // the harness dropped it
+    if (this.parent) return this.endRun();
     if (this.isAborted) return this.state({ busy: false, paused: "cancelled" });
     const mail = await this.mail("turn_end");
     if (mail) return this.show(mail);
@@ -288,7 +333,7 @@ class Session {
     const parts = Array.isArray(last.content) ? last.content : [];
     const text = parts.filter((part) => part.type === "text").map((part) => part.text).join("");
     if (text && last.stopReason === "stop")
-      this.door?.tell("host.answer", { entry: `${this.id}.${last.timestamp}`.slice(-256), text });
+      this.door?.tell("host.answer", { entry: `${this.id}.${last.timestamp}`.slice(-256), text, ...this.named() });
   }
 
   /** A message is in the session: where it is ours, its mail is read. */
@@ -312,6 +357,11 @@ class Session {
 
   // --- mail ------------------------------------------------------------------------------------------------
 
+  /** What names this session's run where a method takes its id. */
+  named() {
+    return this.run?.run ? { run: this.run.run } : {};
+  }
+
   /** Return the mail for a boundary, or undefined: none, or some is on its way already. */
   async mail(kind) {
     const { door } = this;
@@ -322,7 +372,7 @@ class Session {
     this.isAsking = true;
     this.isDue = false;
     try {
-      const mail = await door.ask("host.boundary", { kind, evidenceMs: EVIDENCE_MS });
+      const mail = await door.ask("host.boundary", { kind, evidenceMs: EVIDENCE_MS, ...this.named() });
       if (!mail.text || door !== this.door) return undefined;
       if (mail.token) this.carried = { token: mail.token, messageIds: mail.messageIds, remaining: mail.remaining };
       return mail;
@@ -366,18 +416,26 @@ class Session {
   told(method, params) {
     if (!this.ctx) return;
     if (method === "wake") {
+      if (params.runId) return void this.child("run", params.runId)?.due();
       this.wokenAt = Date.now();
       this.due();
       return;
     }
     const event = params.event;
     if (method !== "peer_update" || !event) return;
-    if (event.type === "message") this.arrived(event);
+    const child = event.type === "message" && this.child("peerId", event.to);
+    // A child at work is shown its mail also while its parent is idle: then the root wakes nobody.
+    if (child) child.due();
+    else if (event.type === "message") this.arrived(event);
     else if (event.type === "intercom_context") this.learned(event);
     else if (event.type === "intercom_wake")
       this.door?.tell("intercom.wake_outcome", { token: event.token, ok: false, detail: "this session wakes no other" });
     else if (event.type === "shutdown") this.door?.tell("host.shutdown", { request: event.request, accept: false });
     if (event.wire === "intercom" && event.messageId) this.learnReceipt(event.messageId);
+  }
+
+  child(name, value) {
+    return [...this.children].find((child) => child.run?.[name] === value);
   }
 
   arrived(event) {
@@ -408,6 +466,10 @@ class Session {
       this.context = undefined; // the wire is off, or the root is gone
       return;
     }
+    this.offerIntercom();
+  }
+
+  offerIntercom() {
     if (!this.hasIntercom) this.pi.registerTool(this.tool(INTERCOM));
     this.hasIntercom = true;
   }
@@ -471,7 +533,9 @@ class Session {
       approval: annotations.readOnlyHint ? "read" : "write",
       execute: async (callId, params, signal) => {
         if (!this.door) throw new Error("NO_ROOT: no session has begun. Next: run tieline doctor.");
-        const asked = name === "peer_messages" || name === "list_peers" ? params : { ...params, callId: String(callId).slice(0, 256) };
+        const isRead = name === "peer_messages" || name === "list_peers";
+        const asked = { ...params, ...(this.run?.token && { run: this.run.token }) };
+        if (!isRead) asked.callId = String(callId).slice(0, 256);
         const result = await this.door.ask(name, asked, signal);
         return { content: texts(result).map((text) => ({ type: "text", text })), details: {} };
       },
@@ -479,7 +543,19 @@ class Session {
   }
 }
 
+function sessions() {
+  return (globalThis[SESSIONS] ??= new Map());
+}
+
+/** The session of this process that began this one, or undefined; a child of a child belongs to the same root. */
+function parentOf(ctx) {
+  const folder = ctx.sessionManager.getSessionFile?.()?.replace(/[\\/][^\\/]*$/u, "");
+  const parent = folder && sessions().get(`${folder}.jsonl`);
+  return parent?.parent ?? parent;
+}
+
 export default function tieline(pi) {
+  process.env.TIELINE_SERVED_BY = String(process.pid);
   const session = new Session(pi);
   for (const tool of TOOLS) pi.registerTool(session.tool(tool));
   session.listen();
@@ -494,7 +570,10 @@ export default function tieline(pi) {
     session.isPerson = false;
     return session.prompted(isPerson);
   });
-  pi.on("agent_start", () => session.isBusy || session.state({ busy: true }));
+  pi.on("agent_start", () => {
+    if (session.parent) return session.beginRun();
+    if (!session.isBusy) session.state({ busy: true });
+  });
   pi.on("agent_end", (event, ctx) => {
     session.answered(event.messages);
     if (session.isOmp) whenIdle(ctx, () => session.settled());
