@@ -5,11 +5,14 @@ Source: reference/harnesses.md 1, 7.
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.harness.programs.base import SERVER, Program
 
 __all__ = ["Opencode"]
+
+RELEASE = "1.18.33"
 
 
 class Opencode(Program):
@@ -42,6 +45,15 @@ class Opencode(Program):
                 }
             }
         (folder / "opencode.json").write_text(json.dumps(document))
+        self._hold_back_packages(folder)
+
+    def _hold_back_packages(self, folder: Path) -> None:
+        """Let opencode find what it installs beside a plugin: 64 MB from the network, and 13 s of a start."""
+        wanted = {"@opencode-ai/plugin": RELEASE}
+        (folder / "node_modules").mkdir(exist_ok=True)
+        (folder / "package.json").write_text(json.dumps({"dependencies": wanted}))
+        lock = {"name": "opencode", "lockfileVersion": 3, "packages": {"": {"dependencies": wanted}}}
+        (folder / "package-lock.json").write_text(json.dumps(lock))
 
     def variables(self) -> dict[str, str]:
         home = self.place.home
