@@ -68,11 +68,13 @@ class ToolHook(NamedTuple):
         event: The harness's name of the event; goes into `event` of the tool.
         payload: Member of `payload`, and the event's member that is put there.
         matcher: Which of them, in the harness's own pattern; "" for all.
+        names_run: Whether the event bears the subagent's id, or the harness puts nothing where it does not.
     """
 
     event: str
     payload: Mapping[str, str]
     matcher: str = ""
+    names_run: bool = True
 
 
 class CommandHook(NamedTuple):
@@ -104,14 +106,15 @@ CLAUDE_HOOKS: Final = (
 )
 """Claude Code. Before SessionStart no server is connected: the session's id comes from the environment."""
 CODEX_HOOKS: Final = (
-    ToolHook("SessionStart", {"source": "source", "model": "model"}),
-    ToolHook("UserPromptSubmit", {"prompt": "prompt", "model": "model"}),
-    ToolHook("PostToolUse", {"tool": "tool_name", "call": "tool_use_id"}),
-    ToolHook("Stop", {"answer": "last_assistant_message"}),
+    ToolHook("SessionStart", {"source": "source", "model": "model"}, names_run=False),
+    ToolHook("UserPromptSubmit", {"prompt": "prompt", "model": "model"}, names_run=False),
+    ToolHook("PostToolUse", {"tool": "tool_name", "call": "tool_use_id"}, names_run=False),
+    ToolHook("Stop", {"answer": "last_assistant_message"}, names_run=False),
     ToolHook("SubagentStart", {"type": "agent_type"}),
     ToolHook("SubagentStop", {"type": "agent_type", "answer": "last_assistant_message"}),
 )
-"""Codex. `run` is the subagent's id where the event has one."""
+"""Codex. It fails a hook, in silence, that names what its event does not have: the id of the subagent is
+only in the last two, and which thread the others come from is in the call's `_meta`."""
 GEMINI_HOOKS: Final = (
     CommandHook("SessionStart"),
     CommandHook("BeforeAgent"),
@@ -160,4 +163,5 @@ def tool_input(hook: ToolHook) -> dict[str, Any]:
     `${name}` is replaced by the harness with that member of the event.
     """
     payload = {name: "${" + member + "}" for name, member in hook.payload.items()}
-    return {"event": hook.event, "session": "${session_id}", "run": "${agent_id}", "payload": payload}
+    run = {"run": "${agent_id}"} if hook.names_run else {}
+    return {"event": hook.event, "session": "${session_id}", **run, "payload": payload}

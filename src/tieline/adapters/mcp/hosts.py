@@ -28,6 +28,11 @@ CLIENT_META = "io.modelcontextprotocol/clientInfo"
 VERSION_META = "io.modelcontextprotocol/protocolVersion"
 CALL_ID_META = ("claudecode/toolUseId", "tieline/callId")
 """Members of a call's `_meta` that name the model's tool call, the same again when the host retries it."""
+MODEL_META = (CALL_ID_META[0], "x-codex-turn-metadata", "callId", "itemId")
+"""Members that the host puts into `_meta` of the model's own calls alone: Claude Code the first, Codex the rest.
+
+A hook's call has none of them, and a model cannot take one away: `_meta` is the host's, not the model's.
+"""
 
 # Part of the client's name: our word for the host, and the variable that holds its session.
 _HOSTS = (
@@ -104,7 +109,7 @@ def call_id(meta: "Mapping[str, object]") -> str | None:
 
 def is_model_call(meta: "Mapping[str, object]") -> bool:
     """Return whether the host marks this call as the model's own, not a hook's."""
-    return CALL_ID_META[0] in meta
+    return any(member in meta for member in MODEL_META)
 
 
 def workspace(name: str, environment: "Mapping[str, str]") -> str:

@@ -62,6 +62,13 @@ def test_call_id_of_the_host_is_found() -> None:
     assert not hosts.is_model_call({})
 
 
+@pytest.mark.parametrize("member", ["x-codex-turn-metadata", "callId", "itemId"])
+def test_call_of_the_model_of_codex_is_told_from_a_hook(member: str) -> None:
+    """A hook of Codex comes with the thread alone; what its model calls bears the item and the turn."""
+    assert not hosts.is_model_call({"threadId": "t", "progressToken": 1})
+    assert hosts.is_model_call({"threadId": "t", "progressToken": 1, member: {}})
+
+
 def test_client_name_is_found_in_both_protocol_families() -> None:
     """`initialize` has it in its params, a request without handshake in `_meta`."""
     assert hosts.client_name({"clientInfo": {"name": "Claude-Code"}}) == "claude-code"
