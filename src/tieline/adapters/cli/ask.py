@@ -20,6 +20,7 @@ from tieline.adapters.cli.arguments import (
 from tieline.adapters.cli.delivery import SLACK_S, fields, new_id, tell_interrupted, words
 from tieline.adapters.cli.door import OWN, OwnRoot, identity, reach_or_none
 from tieline.adapters.cli.output import block, clock, flush, line, note, write, write_json
+from tieline.adapters.cli.ringed import RingWatch
 from tieline.adapters.cli.taking import settle
 from tieline.errors import UsageError
 from tieline.runtime.client import Client
@@ -72,7 +73,8 @@ def run(options: Namespace) -> int:
 
 def _ask(client: Client, params: dict[str, Any], options: Namespace, root: dict[str, Any]) -> int:
     try:
-        answer = client.call("local.ask", params, options.timeout / 1_000 + SLACK_S)
+        with RingWatch(client, "tieline ask", [params["messageId"]], options.run):
+            answer = client.call("local.ask", params, options.timeout / 1_000 + SLACK_S)
     except KeyboardInterrupt:
         tell_interrupted(client, params, is_own=root is OWN)
         raise

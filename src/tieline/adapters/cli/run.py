@@ -17,7 +17,9 @@ from typing import Any
 from tieline.adapters.cli.arguments import Alone, Parser, add_root_options, milliseconds
 from tieline.adapters.cli.door import OwnRoot, reach_or_none
 from tieline.adapters.cli.output import fail, line, note
+from tieline.adapters.cli.ringed import RingWatch
 from tieline.errors import Refused, TielineError, UsageError, next_action
+from tieline.runtime.client import Client
 
 __all__ = ["Teller", "described", "parser", "run"]
 
@@ -83,11 +85,11 @@ def _run(options: Namespace) -> int:
 
         where = places(os.environ)
         with OwnRoot(where) as client:
-            return _launch(options, client.call("local.who"), where.coordination)
+            return _launch(options, client, client.call("local.who"), where.coordination)
     client, _, where = reached
     with client:
         who = client.call("local.who", {"run": options.run} if options.run else {})
-    return _launch(options, who, str(who["coordinationDirectory"]))
+        return _launch(options, client, who, str(who["coordinationDirectory"]))
 
 
 def _reached(options: Namespace) -> Any:
@@ -105,7 +107,7 @@ def _reached(options: Namespace) -> Any:
         return None
 
 
-def _launch(options: Namespace, who: dict[str, Any], coordination: str) -> int:
+def _launch(options: Namespace, client: Client, who: dict[str, Any], coordination: str) -> int:
     from tieline.runtime.resources.claims import claimant_of
     from tieline.runtime.resources.coordinator import Coordinator
     from tieline.runtime.resources.running import Run
@@ -114,7 +116,9 @@ def _launch(options: Namespace, who: dict[str, Any], coordination: str) -> int:
     coordinator = Coordinator(coordination)
     try:
         order = _order(options, who)
-        end = Run(coordinator, coordination, principal, claimant, order).run(Teller(), _warn)
+        teller = Teller()
+        with RingWatch(client, "tieline run", order.keys, options.run, teller.note):
+            end = Run(coordinator, coordination, principal, claimant, order).run(teller, _warn)
     finally:
         coordinator.close()
     if end.outcome == "lost":
@@ -184,6 +188,11 @@ class Teller:
 
     def __init__(self) -> None:
         self._is_last = False
+
+    def note(self, text: str) -> None:
+        """Tell something else on a line that stays."""
+        self._is_last = False
+        note(text)
 
     def __call__(self, standing: Any) -> None:
         """Tell a standing: a new one everywhere, a later word of the same on a terminal only."""

@@ -259,7 +259,7 @@ def test_hello_between_tieline_ends_tells_features() -> None:
     answer = mapping.hello_asked(mapping.hello())
     assert answer == {"version": 1, "features": ["last", "receipt", "send", "status", "wait_probe"]}
     assert isinstance(answer, dict)
-    assert mapping.features_told(answer) == {"last", "receipt", "send", "status"}
+    assert mapping.features_told(answer) == {"last", "receipt", "send", "status", "wait_probe"}
     for params, code in (
         ({"version": 2}, "UNSUPPORTED_PROTOCOL"),
         ({"version": "1"}, "INVALID_PARAMS"),
