@@ -1,7 +1,7 @@
 """What a waiting command says of a ring: of its own wait only, once, and nothing after its end."""
 
 import time
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -24,7 +24,7 @@ class Asked:
     def __init__(self, *answers: dict[str, Any] | Exception) -> None:
         self.path, self.answers, self.params = "/control", list(answers), list[dict[str, Any]]()
 
-    def __enter__(self) -> "Asked":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
