@@ -146,8 +146,10 @@ class RoomWorld:
                 self.clock.after(self.chance.randint(50, 3_000), "", partial(self.come_back, slot))
 
     def come_back(self, slot: int) -> None:
-        """A parked child returns, once."""
-        if slot in self.parked and not self.members[slot].is_alive:
+        """A parked child returns, once; one that is still about to end, as soon as it has."""
+        if slot in self.parked and self.members[slot].is_alive:
+            self.clock.after(100, "", partial(self.come_back, slot))
+        elif slot in self.parked:
             del self.parked[slot]
             back = self.members[slot] = self._born(slot)
             if self.chance.random() < 0.4:  # what it was handed is perhaps still under way

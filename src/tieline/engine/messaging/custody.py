@@ -146,9 +146,10 @@ class Custody:
         return None if cursor is None else self.records[cursor]
 
     def open_ask(self, asker: str, asked: str, now: Moment) -> Record | None:
-        """Return the oldest question between two peers that is neither answered nor over.
+        """Return the question with the least id between two peers that is neither answered nor over.
 
-        Looking forgets those that are, so that the list stays as short as what waits.
+        Of several that wait it is the one that gives way to nobody. Looking forgets those that are over, so
+        that the list stays as short as what waits.
         """
         waiting = [
             cursor
@@ -159,7 +160,7 @@ class Custody:
         ]
         if waiting:
             self.asks[asker, asked] = waiting
-            return self.records[waiting[0]]
+            return min((self.records[cursor] for cursor in waiting), key=lambda one: one.envelope.message_id)
         self.asks.pop((asker, asked), None)
         return None
 

@@ -385,6 +385,16 @@ def test_question_that_crosses_ours_gives_way_when_its_id_is_the_greater() -> No
     assert isinstance(bench.offer("m6", C, is_ask=True), Receipt)
 
 
+@pytest.mark.clause("I30")
+def test_question_that_crosses_several_of_ours_is_judged_by_the_least_id() -> None:
+    """An older question of ours that gives way does not let in what crosses a newer one that does not."""
+    bench = Bench()
+    bench.submit("m7", is_ask=True)
+    bench.submit("m3", is_ask=True)
+    assert code(bench.offer("m5", is_ask=True)) == "RESOURCE_BUSY"
+    assert isinstance(bench.offer("m2", is_ask=True), Receipt)
+
+
 # ---------------------------------------------------------------- whose run
 
 
