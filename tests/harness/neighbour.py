@@ -85,6 +85,10 @@ class Neighbour:
         """Send a message; return its receipt."""
         return self._do(self.root.send(to, content, delivery=delivery))
 
+    def recover(self, instance: str) -> Any:
+        """Return what an ended instance left."""
+        return self._do(self.root.recover(instance))
+
     def last(self, to: str) -> dict[str, Any]:
         """Return the last finished answer of a peer."""
         return self._do(self.root.last(to))

@@ -163,8 +163,10 @@ def server_entry(place: Place, **more: Any) -> dict[str, Any]:
 
 
 def hook_command(place: Place, *words: str) -> str:
-    """Return the line for a shell that runs `tieline hook` with these words."""
-    return shlex.join([*place.command, "hook", *words])
+    """Return the line for a shell that runs `tieline hook` with these words, where the server looks."""
+    # A harness hands down the variables of its own start, and not those that the server was set up with.
+    variables = [f"{name}={shlex.quote(value)}" for name, value in command_variables(place).items()]
+    return " ".join([*variables, shlex.join([*place.command, "hook", *words])])
 
 
 def tool_hook_entries(hooks: tuple[ToolHook, ...]) -> tuple[Entry, ...]:

@@ -72,3 +72,15 @@ def test_folder_of_a_variable_goes_before_the_home(place: Make, home: Path) -> N
     """As the harness itself does."""
     assert base.folder_of(place(X="/elsewhere"), "X", ".x") == "/elsewhere"
     assert base.folder_of(place(), "X", ".x", "y") == str(home / ".x" / "y")
+
+
+def test_command_of_a_hook_looks_where_the_server_was_set_up(place: Make) -> None:
+    """A harness hands down its own variables alone: a gate that looked elsewhere would stop nothing."""
+    made = place(TIELINE_HOME="/a b")
+    assert (
+        base.hook_command(made, "claude", "pre-tool")
+        == "TIELINE_HOME='/a b' /opt/tieline hook claude pre-tool"
+    )
+    assert base.is_our_group(base.gate_entry(made, "claude").value)
+    shared = made._replace(project="/p", command=("tieline",))
+    assert base.hook_command(shared, "claude", "pre-tool") == "tieline hook claude pre-tool"
