@@ -81,9 +81,11 @@ class Neighbour:
             time.sleep(LOOK_SECONDS)
         raise AssertionError(f"no peer of {project} within {seconds} s")
 
-    def send(self, to: str, content: str, *, delivery: str | None = None) -> dict[str, Any]:
+    def send(
+        self, to: str, content: str, *, delivery: str | None = None, topic: str | None = None
+    ) -> dict[str, Any]:
         """Send a message; return its receipt."""
-        return self._do(self.root.send(to, content, delivery=delivery))
+        return self._do(self.root.send(to, content, delivery=delivery, topic=topic))
 
     def recover(self, instance: str) -> Any:
         """Return what an ended instance left."""

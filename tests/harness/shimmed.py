@@ -4,6 +4,7 @@ Source: docs/harnesses/pi.md, docs/harnesses/opencode.md; adapters/harness/facts
 """
 
 import json
+import os
 import time
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +14,16 @@ from tests.harness.neighbour import Neighbour
 from tests.harness.programs import Program
 from tieline.adapters.harness.facts import COMMAND_LINE, SHIMS
 
-__all__ = ["SECONDS_MAX", "await_peer", "await_state", "own_peers", "shimmed"]
+__all__ = [
+    "SECONDS_MAX",
+    "Other",
+    "attached",
+    "await_peer",
+    "await_state",
+    "own_peers",
+    "shimmed",
+    "state_of",
+]
 
 SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.1
@@ -22,6 +32,37 @@ FOLDERS = {
     "omp": "agent/extensions",
     "opencode": ".config/opencode/plugins",
 }
+
+
+class Other:
+    """Equal to every value but one, for `await_peer`."""
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return other != self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+def attached(program: Program) -> int:
+    """Return the pid of the root that serves the program's session.
+
+    Raises:
+        AssertionError: there is not exactly one.
+    """
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"attach" in words and os.fsencode(program.place.work) in words:
+            found.append(int(folder.name))
+    assert len(found) == 1, found
+    return found[0]
 
 
 def shimmed(program: Program, **variables: str) -> Program:
@@ -42,7 +83,9 @@ def await_peer(neighbour: Neighbour, work: Path, **members: Any) -> dict[str, An
     give_up = time.monotonic() + SECONDS_MAX
     while time.monotonic() < give_up:
         for peer in neighbour.peers():
-            if peer.get("project") == work.name and members.items() <= peer.items():
+            if peer.get("project") == work.name and all(
+                peer.get(name) == one for name, one in members.items()
+            ):
                 return peer
         time.sleep(LOOK_SECONDS)
     raise AssertionError(f"no such peer: {neighbour.peers()}")
@@ -63,3 +106,9 @@ def await_state(neighbour: Neighbour, message_id: str, state: str) -> None:
             return
         time.sleep(LOOK_SECONDS)
     raise AssertionError(f"never {state}: {seen}")
+
+
+def state_of(neighbour: Neighbour, receipt: dict[str, Any]) -> str:
+    """Return what the sender knows now of a message that it sent."""
+    state: str = neighbour.status(receipt["messageId"])["sent"][0]["receipt"]["state"]
+    return state

@@ -61,6 +61,8 @@ class Scripts:
 
     def __init__(self) -> None:
         self._scripts: dict[str, tuple[Step, ...]] = {}
+        self.summaries: threading.Event | None = None
+        """Holds back what is asked without tools, as a summary is, at most `HELD_SECONDS_MAX`."""
 
     def add(self, token: str, *steps: Step) -> None:
         """From now on a text of the user that holds `token` starts these steps."""
@@ -70,6 +72,8 @@ class Scripts:
         """Return the answer to a request, once its step may be taken."""
         if not seen.tools:
             # A title, a summary, a probe: the program's own business.
+            if self.summaries is not None:
+                self.summaries.wait(HELD_SECONDS_MAX)
             return Reply(IDLE_TEXT)
         begun = {token: seen.last_user_with(token) for token in self._scripts}
         token = max(begun, key=lambda name: begun[name], default="")
