@@ -23,7 +23,8 @@ from tieline.shell.driver import Committed
 from tieline.shell.process import self_identity
 from tieline.store import removal
 from tieline.store.files import Seam, no_seam
-from tieline.store.journal import CommitOutcome, Journal, Portion, StoreFull, Writer
+from tieline.store.journal import CommitOutcome, Journal, Portion, StoreFull, Writer, read_portion
+from tieline.store.journal.database import DATABASE
 
 __all__ = ["Custody"]
 
@@ -119,7 +120,12 @@ class Custody:
         Raises:
             RecoveryRequired: a row is damaged, or the journal is in doubt.
         """
-        return self._call(lambda journal: journal.portion(message_after, move_after))
+
+        def read(journal: Journal) -> Portion:
+            with journal.reading() as connection:
+                return read_portion(connection, DATABASE, message_after, move_after)
+
+        return self._call(read)
 
     def rename_session(self, session: str) -> None:
         """Record which saved session this instance serves; blocks."""

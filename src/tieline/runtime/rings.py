@@ -3,7 +3,7 @@
 Rule 1: the words say who waits for whom by name, and what the reader can do about it.
 Rule 2: a resource's waits are those of its record: who is queued waits for its holder.
 
-Source: docs/json-shapes.md, "waits"; reference/native.md 3.5.
+Source: docs/json-shapes.md, "log"; reference/native.md 3.5.
 """
 
 from collections.abc import Iterable, Mapping

@@ -111,7 +111,7 @@ class Waits:
         return self._changed.generation
 
     def view(self) -> dict[str, Any]:
-        """Return the waits and the rings as doors show them: docs/json-shapes.md, "waits"."""
+        """Return the waits and the rings as doors show them: docs/json-shapes.md, "log"."""
         return rings.view(self.known, self.cycles, rings.names(self._node), self._own_ids())
 
     async def freshen(self) -> None:

@@ -2,7 +2,17 @@
 
 from tieline.store.journal.identity import Identity
 from tieline.store.journal.journal import SEAMS, Journal, StoreFull
-from tieline.store.journal.rows import Portion
+from tieline.store.journal.rows import Portion, read_portion
 from tieline.store.journal.writer import CommitOutcome, InlineWriter, Writer
 
-__all__ = ["SEAMS", "CommitOutcome", "Identity", "InlineWriter", "Journal", "Portion", "StoreFull", "Writer"]
+__all__ = [
+    "SEAMS",
+    "CommitOutcome",
+    "Identity",
+    "InlineWriter",
+    "Journal",
+    "Portion",
+    "StoreFull",
+    "Writer",
+    "read_portion",
+]

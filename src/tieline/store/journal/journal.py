@@ -38,13 +38,11 @@ from tieline.store.journal.headroom import Headroom, pages_for, reserve_pages
 from tieline.store.journal.identity import Identity, write_identity
 from tieline.store.journal.rows import (
     Bound,
-    Portion,
     Stored,
     bound,
     content_size,
     insert,
     message_envelope,
-    read_portion,
     read_rows,
     remove_pruned,
 )
@@ -389,25 +387,17 @@ class Journal:
         Raises:
             RecoveryRequired: a row is damaged, or the journal is in doubt.
         """
-        with self._reading() as connection:
+        with self.reading() as connection:
             return self._believe(read_rows(connection, DATABASE))
 
     def content(self, cursor: int) -> Envelope | None:
-        """Return the envelope of the message that has this cursor, or None when it was forgotten.
-
-        Raises:
-            RecoveryRequired: its row is damaged, or the journal is in doubt.
-        """
-        with self._reading() as connection:
+        """Return the envelope of the message that has this cursor, None when forgotten; raises as `load`."""
+        with self.reading() as connection:
             return message_envelope(connection, cursor, DATABASE)
 
-    def portion(self, message_after: int, move_after: int) -> Portion:
-        """Return some of the messages and moves behind these places; raises as `content`."""
-        with self._reading() as connection:
-            return read_portion(connection, DATABASE, message_after, move_after)
-
     @contextmanager
-    def _reading(self) -> Iterator[apsw.Connection]:
+    def reading(self) -> Iterator[apsw.Connection]:
+        """Give the database to a reader that changes nothing; raises as `load`."""
         with self._mutex:
             self._refuse_doubt()
             with self._poisoning(), telling_damage(DATABASE):

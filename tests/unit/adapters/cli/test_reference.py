@@ -213,7 +213,7 @@ def test_members_of_doors_are_the_documented_ones() -> None:
     assert set(render.message(held)) == names_of("message") - parts - {"text"}
     event = Event(1, "receipt", "o", "m", "a", "b", State.ACCEPTED, kept, 1)
     extra = {"fromAlias", "fromProject", "topic", "preview"}
-    assert set(render.event(event)) | extra == names_of("event") - {"message", "resource"}
+    assert set(render.event(event)) | extra == names_of("event") - {"message", "resource", "wait_cycle"}
 
 
 def test_limits_in_the_documentation_are_those_of_the_program() -> None:
