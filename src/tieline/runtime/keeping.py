@@ -12,7 +12,7 @@ from typing import Any
 from tieline.errors import TielineError
 from tieline.store.files import open_directory
 
-__all__ = ["BYTES_MAX", "keep", "kept"]
+__all__ = ["BYTES_MAX", "export", "keep", "kept"]
 
 FOLDER = "desk"
 BYTES_MAX = 8_388_608
@@ -39,3 +39,14 @@ def keep(home: str, name: str, shape: dict[str, Any]) -> bool:
     except (TielineError, OSError):
         return False
     return True
+
+
+def export(home: str, name: str, text: str) -> str:
+    """Write a private file beside what is kept; return its path.
+
+    Raises:
+        TielineError, OSError: it was not written.
+    """
+    with open_directory(f"{home}/{FOLDER}", create=True) as directory:
+        directory.write_atomic(name, text.encode("utf-8", "backslashreplace"), sync=False)
+    return f"{home}/{FOLDER}/{name}"

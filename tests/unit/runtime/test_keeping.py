@@ -34,3 +34,10 @@ def test_shape_that_cannot_be_kept_is_said(private_home: Path, monkeypatch: pyte
     monkeypatch.setattr(keeping, "BYTES_MAX", 10)
     assert not keeping.keep(home, "me", {"text": "x" * 20})
     assert not keeping.keep("relative", "me", {})
+
+
+def test_exported_text_is_private_and_at_the_path_that_is_told(private_home: Path) -> None:
+    """An export is a file of mode 0600 whose path is returned."""
+    path = keeping.export(str(private_home), "timeline.jsonl", "{}\n\ud800")
+    assert Path(path).read_bytes() == b"{}\n\\ud800"
+    assert os.stat(path).st_mode & 0o777 == 0o600

@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("mcp", "the door for MCP hosts, over stdio"),
     "attach": ("attach", "the door for hosts in any language, over stdio"),
     "acp": ("acp", "an agent of the Agent Client Protocol, with our tools and mail"),
+    "desk": ("desk", "a person's screen among the agents"),
     "broker": ("cli.broker", "serve the intercom: the hub of its sessions"),
     "demo": ("demo", "the thing itself in a minute"),
     "bench": ("bench", "its measured speed, beside the limit of this machine"),
