@@ -6,6 +6,7 @@ Source: reference/harnesses.md 10; docs/harnesses/gemini.md.
 import asyncio
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from tieline import Root
-from tieline.adapters.harness import place
+from tieline.adapters.harness import claude_code, place
 from tieline.adapters.harness.gemini import HARNESS
 from tieline.runtime.hooked import HookAnswer
 
@@ -66,6 +67,13 @@ def line(event: str, environment: dict[str, str]) -> list[str]:
     return ["sh", "-c", group["hooks"][0]["command"]]
 
 
+def shared_line(event: str) -> list[str]:
+    """Return the words that run the hook of an event from a project's file."""
+    (settings,) = HARNESS.files(place({"HOME": "/nobody"}, "/p")._replace(command=("tieline",)))
+    groups = [entry.value for entry in getattr(settings, "entries") if entry.keys == ("hooks", event)]  # noqa: B009 - a shared file
+    return ["sh", "-c", groups[0]["hooks"][0]["command"]]
+
+
 @pytest.mark.asyncio
 async def test_hook_costs_what_a_process_costs(private_home: Path) -> None:
     """Without mail at most 5 x /bin/true, with mail at most 2 x a bare interpreter."""
@@ -86,6 +94,25 @@ async def test_hook_costs_what_a_process_costs(private_home: Path) -> None:
         flags.is_owed = True
         flags.look()
         bare = [sys.executable, "-I", "-S", "-c", "pass"]
-        cost = await asyncio.to_thread(ratio, line("AfterTool", environment), bare, environment)
-        print(f"AfterTool with mail: {cost:.2f} x python -I -S -c pass")
-        assert cost <= WITH_MAIL_MAX
+        for name, words in (
+            ("a person", line("AfterTool", environment)),
+            ("a project", shared_line("AfterTool")),
+        ):
+            cost = await asyncio.to_thread(ratio, words, bare, environment)
+            print(f"AfterTool of {name} with mail: {cost:.2f} x python -I -S -c pass")
+            assert cost <= WITH_MAIL_MAX
+
+
+def test_command_that_waits_costs_a_shell_where_a_socket_wakes_the_session(private_home: Path) -> None:
+    """Claude Code begins it with each session and each turn's end."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(private_home), "CLAUDE_CODE_ENTRYPOINT": "cli"}
+    settings = claude_code.HARNESS.files(place(environment, ""))[1]
+    commands = [entry.value["hooks"][0] for entry in getattr(settings, "entries") if entry.keys[-1] == "Stop"]  # noqa: B009 - a shared file
+    (waiting,) = [one["command"] for one in commands if one.get("asyncRewake")]
+    path = private_home / "s"
+    with socket.socket(socket.AF_UNIX) as link:
+        link.bind(str(path))
+        environment["CLAUDE_CODE_MESSAGING_SOCKET"] = str(path)
+        cost = ratio(["sh", "-c", waiting], ["/bin/true"], environment)
+    print(f"the command that waits, not needed: {cost:.2f} x /bin/true")
+    assert cost <= WITHOUT_MAIL_MAX

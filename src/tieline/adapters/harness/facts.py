@@ -25,6 +25,7 @@ __all__ = [
     "HOOK_CLIENT",
     "HOST_TOOL",
     "SERVER",
+    "SHARED_CALL",
     "SHIMS",
     "TELLING_LINE",
     "TOOL_HOOK_SECONDS_MAX",
@@ -136,6 +137,8 @@ TELLING_LINE: Final = (
 """A hook that the harness waits for where mail waits, or where the root does not know the session yet.
 
 The inner braces matter: at a plain call the shell would keep copies of the harness's pipes open."""
+SHARED_CALL: Final = '{{ if [ -r "$f.client" ]; then set -- {words}; . "$f.client"; else {call}; fi; }}'
+"""What a hook starts in a file that may name no place of this machine: the line that the root left there."""
 HOOK_CLIENT: Final = "shims/hook.py"
 """The program of such a hook, below the package's folder; its first word is the session's door."""
 

@@ -37,6 +37,7 @@ from tieline.adapters.harness.facts import (
     GUARDED_LINE,
     HOOK_CLIENT,
     SERVER,
+    SHARED_CALL,
     TELLING_LINE,
 )
 
@@ -73,9 +74,9 @@ def _guard(place: Place) -> str:
 
 
 def _call(place: Place, event: str) -> str:
-    """Return what a hook starts: for the person the client that needs no more than a bare interpreter."""
+    """Return what a hook starts: the client that needs no more than a bare interpreter."""
     if place.project:
-        return hook_command(place, "gemini", event)
+        return SHARED_CALL.format(words=f"gemini {event}", call=hook_command(place, "gemini", event))
     client = shlex.join([sys.executable, "-I", "-S", os.path.join(place.package, HOOK_CLIENT)])
     # The harness hands down the variables of its own start, and not those that the server was set up with.
     variables = [f"{name}={shlex.quote(value)}" for name, value in command_variables(place).items()]

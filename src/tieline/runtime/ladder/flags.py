@@ -3,6 +3,8 @@
 `mail/SESSION.door` holds the path of the control endpoint while the root lives. `mail/SESSION` is there while
 a hook has something to do: mail waits, or mail that a hook carried waits for its evidence. Where a hook is
 told no session, or that of a session may change, `mail/host-PID.door` says the same of the harness's process.
+`mail/SESSION.client` is the line of `sh` that runs the client of a hook, for files that name no place of this
+machine.
 
 Rule 1: the flag may be there too long, which costs a hook its start; it is never missing for mail that waits.
 Rule 2: a file is a hint: the root decides what a hook is answered.
@@ -13,8 +15,11 @@ Source: reference/harnesses.md 10, 11; DESIGN.md 3.
 
 import os
 import re
+import shlex
+import sys
 from typing import TYPE_CHECKING, Final
 
+import tieline
 from tieline.errors import RecoveryRequired, TielineError
 from tieline.model.identity import Peer
 from tieline.model.receipt import State
@@ -30,6 +35,8 @@ FOLDER: Final = "mail"
 """Below the private home."""
 DOOR_SUFFIX: Final = ".door"
 HOST_PREFIX: Final = "host-"
+CLIENT_SUFFIX: Final = ".client"
+CLIENT: Final = os.path.join(os.path.dirname(tieline.__file__), "shims", "hook.py")
 LOOK_S: Final = 3_600.0
 SWEPT_MAX: Final = 256
 PATH_BYTES_MAX: Final = 4_096
@@ -61,6 +68,8 @@ class Flags:
             self._take_away()
             self._session = session
             self._write_door(folder, session)
+            line = shlex.join([sys.executable, "-I", "-S", CLIENT]) + ' "$f.door" "$@"\n'
+            folder.write_atomic(session + CLIENT_SUFFIX, line.encode(), sync=False)
         except TielineError as error:  # hooks then find their root the long way
             self._node.log.failure("flags", error)
             return
@@ -125,6 +134,7 @@ class Flags:
         if self._folder is not None and self._session:
             self._folder.remove(self._session)
             self._folder.remove(self._session + DOOR_SUFFIX)
+            self._folder.remove(self._session + CLIENT_SUFFIX)
         self._session, self._is_up = "", False
 
     def _sweep(self, folder: Directory) -> None:
@@ -137,3 +147,4 @@ class Flags:
             if not os.path.exists(path):
                 folder.remove(name)
                 folder.remove(name.removesuffix(DOOR_SUFFIX))
+                folder.remove(name.removesuffix(DOOR_SUFFIX) + CLIENT_SUFFIX)

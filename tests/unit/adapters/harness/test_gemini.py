@@ -1,6 +1,7 @@
 """Gemini CLI: its hooks start nothing without mail, and never end as a refusal."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -85,6 +86,28 @@ def test_hook_of_a_project_names_no_place_of_this_machine(place: Make) -> None:
     lines = [e.value["hooks"][0]["command"] for e in settings.entries if e.keys[0] == "hooks"]
     assert all("tieline hook gemini" in line and sys.executable not in line for line in lines)
     assert all(is_our_group(e.value) for e in settings.entries if e.keys[0] == "hooks")
+
+
+def test_hook_of_a_project_runs_the_line_that_the_root_left(place: Make, home: Path) -> None:
+    """It starts in the time of a bare interpreter; without that line the whole command is started."""
+    (settings,) = HARNESS.files(place(project="/p")._replace(command=("tieline",)))
+    assert isinstance(settings, Document)
+    (line,) = [e.value["hooks"][0]["command"] for e in settings.entries if e.keys == ("hooks", "AfterTool")]
+    (home / "bin").mkdir(exist_ok=True)
+    (home / "bin" / "tieline").write_text('#!/bin/sh\necho whole "$@"\n')
+    (home / "bin" / "tieline").chmod(0o755)
+    mail = home / ".tieline" / "mail"
+    mail.mkdir(parents=True)
+    (mail / "s-1").touch()
+    environment = {"PATH": f"{home}/bin:{os.environ['PATH']}", "HOME": str(home), "GEMINI_SESSION_ID": "s-1"}
+
+    def said() -> str:
+        words = ["sh", "-c", line]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert said() == "whole hook gemini AfterTool\n"
+    (mail / "s-1.client").write_text('echo client "$f.door" "$@"\n')
+    assert said() == f"client {mail}/s-1.door gemini AfterTool\n"
 
 
 def test_files_of_a_person_are_an_extension(place: Make, home: Path) -> None:

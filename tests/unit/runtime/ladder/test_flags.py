@@ -50,11 +50,13 @@ async def test_flags_of_a_root_that_was_killed_go_with_the_next_one(private_home
         Flags(alice.node).open("s-1")
         (folder / "old.door").write_text(str(private_home / "gone"))
         (folder / "old").write_text("")
-        for name in ("old.door", "old"):
+        (folder / "old.client").write_text("")
+        for name in ("old.door", "old", "old.client"):
             (folder / name).chmod(0o600)
         Flags(bob.node).open("s-2")
         await asyncio.sleep(0)
-        assert {one.name for one in folder.iterdir()} == {"s-1.door", "s-2.door"}
+        left = {f"{name}.{suffix}" for name in ("s-1", "s-2") for suffix in ("door", "client")}
+        assert {one.name for one in folder.iterdir()} == left
 
 
 async def test_session_that_is_no_file_name_has_no_files(private_home: Path) -> None:
@@ -76,5 +78,6 @@ async def test_door_of_the_harness_stands_whatever_its_session_and_goes_with_the
         flags.open("s-1")
         flags.open("s-2")
         assert (folder / "host-4711.door").read_text() == bob.who()["control"]
-        assert {one.name for one in folder.iterdir()} == {"host-4711.door", "s-2.door"}
+        left = {"host-4711.door", "s-2.door", "s-2.client"}
+        assert {one.name for one in folder.iterdir()} == left
     assert list(folder.iterdir()) == []
