@@ -230,7 +230,7 @@ def resolve(
         return Refusal("SCOPE_DENIED", "that session works in another project: ask with scope all")
     if outside:
         return Refusal("SCOPE_DENIED", "the peer of this name is outside the scope of one of the two ends")
-    return Refusal("UNKNOWN_TARGET", "no peer of this name is known here")
+    return Refusal("UNKNOWN_TARGET", f"no peer {target[:64]!r} is known here")
 
 
 def _bearers(

@@ -37,6 +37,7 @@ PROBE_BYTES = 65_536
 FAULTS_SHOWN_MAX = 8
 SPACE_BYTES_MIN = 4_194_304
 """A root that takes its first message has its log and its spare pages grown by 1 MiB each, and copies."""
+JOINED = ("window", "intercom")
 CONFIGURATION_ACTION = "correct it; roots read it when they start"
 HOME_PARTS = ("peer-messages", "logs")
 COORDINATION_PARTS = ("active-agents", "peer-runtime")
@@ -322,7 +323,11 @@ def _root(root: Root, roots: list[dict[str, Any]]) -> Check:
         return Check(
             name, False, "; ".join(str(check.get("text")) for check in bad), str(bad[0].get("action") or "")
         )
-    return Check(name, True, f"answers, version {__version__}, process {root.owner.pid}")
+    text = f"answers, version {__version__}, process {root.owner.pid}"
+    # Which sessions of other programs reach it, a person cannot see elsewhere.
+    told = [check for check in answer.get("checks", []) if isinstance(check, dict)]
+    joined = [f"; {one['name']}: {one.get('text')}" for one in told if one.get("name") in JOINED]
+    return Check(name, True, text + "".join(joined))
 
 
 def _stores(where: Places, counters: dict[str, int]) -> list[Check]:

@@ -41,6 +41,11 @@ SEND_WAIT_MS = 3_000
 WAIT_MS_MAX = 3_600_000
 LOG_EVENTS_MAX = 1_000
 REPLIED_WAIT_MS = 500
+GONE = frozenset({"UNKNOWN_TARGET", "PEER_OFFLINE", "TARGET_ENDED"})
+GONE_ADVICE = (
+    "nothing can reach it: a command that sent outside every agent ends with its send; answer when it writes "
+    "again, or tell its person"
+)
 INBOX_MESSAGES_MAX = 1_000
 INBOX_BYTES = 524_288
 """Of text in one answer: also with every character escaped, twice, it is within a control frame."""
@@ -358,7 +363,12 @@ async def reply(node: "Node", actor: Actor, asked: Send, call_id: str | None) ->
     wish = msgspec.structs.replace(
         asked, to=found[0].envelope.sender.id, reply_to=asked.message_id, message_id=None
     )
-    return await send(node, actor, wish, call_id)
+    told = await send(node, actor, wish, call_id)
+    for error in told.result["errors"]:
+        if error["code"] in GONE:
+            error["text"] = f"who sent {asked.message_id[:64]} is not there any more: nothing was delivered"
+            error["action"] = GONE_ADVICE
+    return told
 
 
 async def status(node: "Node", actor: Actor, asked: Status, _call: str | None) -> Reply:

@@ -59,6 +59,13 @@ const isFalse = (value) => value === false;
 const isFunction = (value) => typeof value === "function";
 const isRequested = (value) => typeof value === "string" && /^[a-zA-Z0-9_-]{8,80}$/.test(value);
 
+// What is said beside "invalid" of a field whose form cannot be guessed from its name.
+const FORMS = new Map([
+  [isTool, "a name of letters, digits and _ . - that begins with a letter or _, 128 at most"],
+  [isUuid, "a UUID"],
+  [isDigest, "a SHA-256 in 64 lower-case hexadecimal digits"],
+]);
+
 const invalid = (text) => new IntercomError("invalid_input", text);
 
 // Returns a copy with exactly the named fields; a missing, unknown or malformed one is refused by its name.
@@ -71,7 +78,10 @@ function checked(what, value, needed, optional = {}) {
   for (const [name, is] of [...Object.entries(needed), ...Object.entries(optional)]) {
     const item = value[name];
     if (item === undefined && Object.hasOwn(optional, name)) continue;
-    if (!is(item)) throw invalid(`${what}.${name} is ${item === undefined ? "missing" : "invalid"}`);
+    if (!is(item)) {
+      const form = FORMS.has(is) ? `: it must be ${FORMS.get(is)}` : "";
+      throw invalid(`${what}.${name} is ${item === undefined ? "missing" : "invalid"}${form}`);
+    }
     copy[name] = item;
   }
   return copy;

@@ -52,6 +52,7 @@ __all__ = [
 MESSAGES = "peer-messages"
 COPY_BYTES = 1_048_576
 UNFINISHED_BYTES_MAX = 262_144
+LISTED_ADVICE = "use a whole instance id as `tieline recover --all` lists it"
 UNSETTLED = frozenset({State.PENDING, State.UNKNOWN})
 
 
@@ -129,14 +130,15 @@ def directory_path(home: str, instance: str) -> str:
         UsageError: `instance` is no instance id.
     """
     if not is_instance(instance):
-        raise UsageError(f"{instance!r} is not an instance id", "INVALID_PARAMS")
+        error = UsageError(f"{instance[:64]!r} is not an instance id", "INVALID_PARAMS")
+        raise error.advising(LISTED_ADVICE)
     return f"{home}/{MESSAGES}/{instance}"
 
 
 def nothing_left(instance: str) -> Refused:
     """Return the refusal for an instance without a directory; it says where the others are listed."""
     refused = Refused("UNKNOWN_TARGET", f"no instance {instance} left anything here")
-    return refused.advising("use a whole instance id as `tieline recover --all` lists it")
+    return refused.advising(LISTED_ADVICE)
 
 
 # ---------------------------------------------------------------- reading

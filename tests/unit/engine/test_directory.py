@@ -172,6 +172,9 @@ def test_resolve_takes_exact_ids_and_unique_aliases_only() -> None:
         refused = resolve(HERE, roots, text)
         assert isinstance(refused, Refusal), text
         assert refused.code == "UNKNOWN_TARGET"
+    nobody = resolve(HERE, roots, "rev\x1b[31m")
+    assert isinstance(nobody, Refusal)
+    assert nobody.text == r"no peer 'rev\x1b[31m' is known here"
 
 
 @pytest.mark.clause("native-30", "native-211", "I43")

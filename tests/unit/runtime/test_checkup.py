@@ -10,10 +10,12 @@ import pytest
 
 from tests.unit.runtime.test_glance import record
 from tests.unit.runtime.test_locate import life
+from tieline import __version__
 from tieline.errors import Refused
 from tieline.model.resource import Document, Ledger, ResourceKey, key_digest
 from tieline.runtime import checkup as module
 from tieline.runtime.checkup import Check, checkup
+from tieline.runtime.client import Client
 from tieline.store.files import Directory
 from tieline.store.resources import ResourceStore
 
@@ -165,6 +167,26 @@ def test_checkup_of_a_silent_root_names_it(home: Path) -> None:
     own(home, life(start_ticks=1))
     result = checkup({"TIELINE_HOME": str(home)})
     assert (result.roots, result.counters["rootsEnded"]) == ([], 1)
+
+
+def test_checkup_names_the_wires_that_a_sound_root_is_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connected intercom has its words in the line of its root; what is always so has not."""
+    checks = [
+        {"name": "room", "ok": True, "text": "1 of 2"},
+        {"name": "intercom", "ok": True, "text": "api, known there as pi-1"},
+    ]
+
+    class Answering(Client):
+        def call(self, *_: object) -> dict[str, Any]:
+            return {"version": __version__, "checks": checks}
+
+    own(home, life())
+    monkeypatch.setattr(module, "Client", Answering)
+    (line,) = (
+        check.text for check in checkup({"TIELINE_HOME": str(home)}).checks if check.name[:5] == "root "
+    )
+    assert line.endswith("; intercom: api, known there as pi-1")
+    assert "1 of 2" not in line
 
 
 @pytest.mark.clause("K12")

@@ -11,6 +11,7 @@ from tieline.engine.contract import Act, Asked, Offer, Standing
 from tieline.model.identity import Peer, foreign_instance
 from tieline.model.message import Envelope
 from tieline.runtime.calls import Actor
+from tieline.runtime.local import GONE, GONE_ADVICE
 
 pytestmark = pytest.mark.asyncio
 
@@ -215,6 +216,20 @@ async def test_reply_needs_a_message_that_was_received(private_home: Path) -> No
             with pytest.raises(Refused) as caught:
                 await call(alice, "local.reply", **params)
             assert caught.value.code == code
+
+
+async def test_reply_to_who_has_ended_says_so_and_what_helps(private_home: Path) -> None:
+    """A command's own root ends with it: nobody is there to take the answer, under any name."""
+    async with two(private_home) as (alice, bob):
+        await alice.send("bob", "x", message_id="m-1")
+        await alice.close()
+        told = await call(bob, "local.reply", messageId="m-1", content="y")
+        (error,) = told["errors"]
+        assert error["code"] in GONE
+        assert (error["text"], error["action"]) == (
+            "who sent m-1 is not there any more: nothing was delivered",
+            GONE_ADVICE,
+        )
 
 
 async def test_status_tells_both_sides_of_an_id_and_refuses_an_unknown_one(private_home: Path) -> None:

@@ -140,8 +140,9 @@ def test_recover_of_an_unknown_instance_is_refused(home: Path) -> None:
     assert refused.value.code == "UNKNOWN_TARGET"
     assert "tieline recover --all" in refused.value.action
     for name in ("../x", "", "a.b", "a/b"):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError) as wrong:
             recover(str(home), name)
+        assert "tieline recover --all" in wrong.value.action
     assert ended(str(home)) == []
 
 

@@ -292,7 +292,7 @@ def report(command: str, outcome: Outcome, options: Namespace, more: dict[str, A
             is_retryable=error.get("retryable") is True,
             message_id=str(error.get("messageId", "")),
             candidates=error.get("candidates"),
-        )
+        ).advising(str(error.get("action") or ""))
     if options.json:
         body = {"receipts": outcome.receipts, "errors": outcome.errors, "exitCode": outcome.exit_code}
         write_json(command, {**body, **more})

@@ -140,7 +140,7 @@ def table(rows: list[tuple[str, ...]], indent: str = "") -> str:
 
 
 def clock(moment: object) -> str:
-    """Return local time for an ISO-8601 UTC moment: hours to seconds, with the date on another day."""
+    """Return local time and its zone for an ISO-8601 UTC moment, with the date on another day."""
     wall_ms = epoch_ms(str(moment))
     if wall_ms is None:
         return line(moment, 40)
@@ -149,7 +149,7 @@ def clock(moment: object) -> str:
     except (OverflowError, OSError, ValueError):
         return line(moment, 40)
     is_today = local[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", local)
+    return time.strftime("%H:%M:%S%z" if is_today else "%Y-%m-%d %H:%M:%S%z", local)
 
 
 def error_shape(error: Exception) -> dict[str, Any]:

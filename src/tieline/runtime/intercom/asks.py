@@ -109,6 +109,6 @@ class Asks:
 
 
 def _several(waiting: Iterable[Ask]) -> Refusal:
-    options = [f"replyTo {ask.message_id} (of {ask.alias or ask.session_id})" for ask in waiting][:8]
+    options = [f"replyTo {ask.message_id} to {ask.session_id}" for ask in waiting][:8]
     text = f"Multiple pending asks \u2014 specify `to` or `replyTo`: {', '.join(options)}"
     return Refusal("AMBIGUOUS_TARGET", text)

@@ -1,6 +1,7 @@
 """What a companion of a root asks through its door: its context, its guard, the provenance of a message.
 
-Rule 1: every question bears its version; another one than `VERSION` is `unsupported_version`, as a result.
+Rule 1: every question bears its version; another one than `VERSION` is an error, as a result: of a provenance
+    `publication_unavailable`, else `unsupported_version`.
 Rule 2: an answer is at once, from what this root knows; nothing is asked of a peer, and nobody is woken.
 Rule 3: these are the host's methods: no peer and no tool of a model reaches them.
 

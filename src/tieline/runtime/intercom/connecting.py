@@ -38,7 +38,7 @@ from tieline.wire.intercom.client import (
     Sent,
     TimedOut,
 )
-from tieline.wire.intercom.forms import is_label, plain_letter
+from tieline.wire.intercom.forms import HINT_FIELDS, hint_fault, is_label, plain_letter
 
 __all__ = ["Client", "connect"]
 
@@ -47,6 +47,11 @@ PAGE_UNITS_MAX: Final = 16_384
 SESSION_FIELDS: Final = ("name", "cwd", "model", "rootSessionId", "incarnation")
 GUARD_FIELDS: Final = ("rootSessionId", "peerId", "incarnation", "applicationGuard")
 CLOSE_SECONDS: Final = 2.0
+
+MESSAGE_FORM: Final = (
+    "message_id must be a text of one line, text one without control characters but tab and line ends, "
+    "delivery steer, queue or passive"
+)
 
 Delivery = Literal["steer", "queue", "passive"]
 
@@ -78,11 +83,11 @@ async def connect(
     """
     if spawn is not False:
         raise UsageError("spawn must be False: this client starts no broker")
-    lacking = [name for name in SESSION_FIELDS if not is_label(session.get(name))]
-    if lacking or set(session) - set(SESSION_FIELDS):
-        raise UsageError(f"session needs {', '.join(SESSION_FIELDS)} as texts, and nothing else")
+    _require_labels("session", session, SESSION_FIELDS)
+    if requested_id is not None and not is_label(requested_id):
+        raise UsageError("requested_id is a text to ask for, or None")
     for name, seconds in (("send_timeout_s", send_timeout_s), ("list_timeout_s", list_timeout_s)):
-        if not 0 < seconds < 2**31 / 1000:
+        if not _is_number(seconds) or not 0 < seconds < 2**31 / 1000:
             raise UsageError(f"{name} is a number of seconds above 0")
     place = place_of(os.environ if environment is None else environment)
     loop = asyncio.get_running_loop()
@@ -183,8 +188,9 @@ class Client:
         """
         if expects_reply is not False:
             raise UsageError("expects_reply must be False: this client asks nothing")
-        if set(guard) != set(GUARD_FIELDS) or guard["peerId"] != peer_id:
-            raise UsageError(f"guard needs {', '.join(GUARD_FIELDS)}, and peerId must be the target")
+        _require_labels("guard", guard, GUARD_FIELDS)
+        if guard["peerId"] != peer_id:
+            raise UsageError("peerId of guard must be the target itself")
         message: dict[str, Any] = {
             "id": message_id,
             "timestamp": now().wall_ms,
@@ -194,10 +200,11 @@ class Client:
             "guard": dict(guard),
         }
         if reply_hint is not None:
+            _require_hint(reply_hint, delivery)
             message["replyHint"] = dict(reply_hint)
         letter = plain_letter(message)
-        if letter is None or letter.is_guard_broken or (delivery == "passive" and reply_hint is not None):
-            raise UsageError("the message, its guard or its hint has a form that no recipient takes")
+        if letter is None or letter.is_guard_broken:
+            raise UsageError(MESSAGE_FORM)
         told: Sent = await self._asked(
             "send", message_id, lambda: self._link.send(peer_id, message, now().mono_ms)
         )
@@ -217,6 +224,7 @@ class Client:
             Refused: CAPABILITY_DENIED, the broker is too old; PEER_OFFLINE, no answer.
         """
         body = {"rootSessionId": root_session_id, "messageId": message_id}
+        _require_labels("receipt", body, tuple(body))
         return await self._read("receipt", peer_id, body)
 
     async def last(
@@ -233,8 +241,10 @@ class Client:
         Raises:
             UsageError, Refused: as `receipt`.
         """
-        if not 0 < limit <= PAGE_UNITS_MAX or offset < 0:
-            raise UsageError(f"limit is 1 to {PAGE_UNITS_MAX}, offset 0 or more")
+        if not (_is_whole(limit) and _is_whole(offset)) or not 0 < limit <= PAGE_UNITS_MAX or offset < 0:
+            raise UsageError(f"limit is a whole number from 1 to {PAGE_UNITS_MAX}, offset one from 0")
+        if entry_id is not None and not is_label(entry_id):
+            raise UsageError("entry_id is the entryId of an earlier page, or None")
         body: dict[str, Any] = {"offset": offset, "limit": limit}
         return await self._read("last", peer_id, body if entry_id is None else {**body, "entryId": entry_id})
 
@@ -261,6 +271,8 @@ class Client:
         await self.disconnect()
 
     async def _read(self, kind: str, peer_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        if not is_label(peer_id):
+            raise UsageError("peer_id is the exact id of a peer, as it is listed")
         name = str(uuid.uuid4())
         told: ReadAnswered = await self._asked(
             kind, name, lambda: self._link.read(kind, name, peer_id, body, now().mono_ms)
@@ -364,3 +376,42 @@ class Client:
     def _settle(future: "asyncio.Future[Any] | None", told: object) -> None:
         if future is not None and not future.done():
             future.set_result(told)
+
+
+# ---------------------------------------------------------------- what no broker would take
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _require_labels(what: str, given: object, names: tuple[str, ...]) -> None:
+    """Refuse what is not exactly these names, each with a text of one line.
+
+    Raises:
+        UsageError: it names the field.
+    """
+    if not isinstance(given, Mapping) or set(given) - set(names):
+        raise UsageError(f"{what} needs {', '.join(names)}, and nothing else")
+    for name in names:
+        if not is_label(given.get(name)):
+            raise UsageError(f"{name} of {what} must be a text of one line that is not empty")
+
+
+def _require_hint(hint: Mapping[str, str], delivery: object) -> None:
+    """Refuse a hint that no recipient takes.
+
+    Raises:
+        UsageError: it names the field.
+    """
+    fault = hint_fault(hint)
+    if fault:
+        raise UsageError(f"reply_hint has a form that no recipient takes: {fault}")
+    if set(hint) - set(HINT_FIELDS):
+        raise UsageError(f"reply_hint takes {', '.join(HINT_FIELDS)}, and nothing else")
+    if delivery == "passive":
+        raise UsageError("a passive message takes no reply_hint: nobody acts on it")

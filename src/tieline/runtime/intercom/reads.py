@@ -67,6 +67,8 @@ class Reads:
             return {"entryId": None, "text": "", "offset": 0, "nextOffset": None, "empty": True}
         if page["offset"] != asked.offset:
             return {"error": "invalid_offset"}
+        if page["nextOffset"] == asked.offset:
+            return {"error": "invalid_limit"}  # a page without its first character would lead nowhere
         return {
             "entryId": page["entry"],
             "text": page["text"],

@@ -36,6 +36,13 @@ __all__ = ["Roster", "Row", "is_row_busy"]
 LOOK_SECONDS_MAX: Final = 5.0
 SEEN_MAX: Final = 4_096
 
+READ_ADVICE: Final = {
+    "unsupported": "ask it with a message; only sessions that announced such reads can be read",
+    "entry_not_found": "read its newest answer: leave the entry out",
+    "invalid_offset": "give the entryId and the nextOffset of the page before, both unchanged",
+}
+"""What helps a reader, where that is more than the code says."""
+
 Row = Mapping[str, Any]
 
 
@@ -229,10 +236,15 @@ def _read_refused(error: str) -> Refused:
     """Return what a read's error means for who reads."""
     codes = {
         "not_found": ("PEER_OFFLINE", "this session is not connected"),
-        "unsupported": ("CAPABILITY_DENIED", "this session cannot be read: its program is too old"),
+        "unsupported": ("CAPABILITY_DENIED", "this session did not say that others may read this of it"),
         "entry_not_found": ("UNKNOWN_TARGET", "this session has no such entry any more"),
+        "invalid_offset": ("INVALID_PARAMS", "offset is no place in that answer where a page begins"),
+        "invalid_request": ("INVALID_PARAMS", "the broker does not take this entry or offset"),
+        "busy": ("RESOURCE_BUSY", "too many reads wait for this session"),
         "disconnected": ("PEER_OFFLINE", "this session disconnected before it answered"),
         "timeout": ("PEER_OFFLINE", "this session did not answer in time"),
     }
     code, text = codes.get(error, ("PEER_OFFLINE", f"the read failed: {error[:80]}"))
-    return Refused(code, text, is_retryable=error in ("timeout", "busy"))
+    refused = Refused(code, text, is_retryable=error in ("timeout", "busy"))
+    advice = READ_ADVICE.get(error)
+    return refused if advice is None else refused.advising(advice)

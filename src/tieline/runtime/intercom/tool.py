@@ -29,6 +29,7 @@ from tieline.runtime.intercom.roster import Row, is_row_busy
 from tieline.runtime.sending import Wish, expires_ms, latest, settled, submit
 from tieline.runtime.signals import Watch
 from tieline.runtime.tools import PeerMessages, read_mail, refuse_failure, tool_message_id
+from tieline.text import printable
 from tieline.wire.intercom import mapping
 from tieline.wire.intercom.targets import shown_targets, target_of
 
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 __all__ = ["ASK_WAIT_MS", "call"]
 
 ASK_WAIT_MS: Final = 45_000
+SAID_COLUMNS_MAX: Final = 80
+FAULT_COLUMNS_MAX: Final = 300
+SAID_CHARACTERS_MAX: Final = 256
+CWD_CHARACTERS_MAX: Final = 4_096
 ALONE: Final = "No other intercom session is connected: start another agent that joins the intercom."
 STILL_COMING: Final = (
     "The question was accepted and may still reach it later: look at its run before asking again."
@@ -179,10 +184,10 @@ def _row(one: _Call, row: Row, shown: str, project: object) -> dict[str, Any]:
         "sessionId": row["id"],
         "peerId": peer.id,
         "wire": peer.wire,
-        "name": row.get("name"),
-        "cwd": row["cwd"],
-        "model": row["model"],
-        "status": row.get("status"),
+        "name": _kept(row.get("name")),
+        "cwd": row["cwd"][:CWD_CHARACTERS_MAX],
+        "model": _kept(row["model"]),
+        "status": _kept(row.get("status")),
         "state": "unknown" if busy is None else "busy" if busy else "idle",
         "acceptsAsks": row.get("acceptsAsks"),
         "pendingAsks": row.get("pendingAsks"),
@@ -196,6 +201,10 @@ def _row(one: _Call, row: Row, shown: str, project: object) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
+def _kept(text: str | None) -> str | None:
+    return None if text is None else text[:SAID_CHARACTERS_MAX]
+
+
 def _ago_s(at_ms: object, now_ms: int) -> int | None:
     return max(0, int((now_ms - at_ms) // 1000)) if isinstance(at_ms, int | float) else None
 
@@ -207,8 +216,13 @@ def _line(item: dict[str, Any]) -> str:
         f"accepts_asks:{_word(item.get('acceptsAsks'))}",
         f"pending_asks:{item.get('pendingAsks', 'unknown')}",
     ]
-    name = item.get("name") or "Unnamed session"
-    return f"- {name} ({item['target']}) - {item['cwd']} ({item['model']}) [{', '.join(tags)}]"
+    name = _said(item.get("name") or "Unnamed session")
+    return f"- {name} ({item['target']}) - {_said(item['cwd'])} ({_said(item['model'])}) [{', '.join(tags)}]"
+
+
+def _said(text: str) -> str:
+    """Return what a session says of itself as it may stand in a line of ours."""
+    return printable(text, SAID_COLUMNS_MAX)
 
 
 def _word(value: object) -> str:
@@ -248,10 +262,10 @@ async def _send(one: _Call) -> Reply:
     """Send without waiting for anybody."""
     target, first = await one.submit(one.target(one.asked.to or ""), reply_to=one.asked.reply_to)
     receipt = await settled(one.node, first, one.node.settings.limits.acknowledgement_ms + 500)
-    refuse_failure(receipt)
+    refuse_failure(receipt, target.peer.wire)
     shape = one.shape(target, receipt)
     shape["reasonCode"] = "message_queued" if shape["queued"] else "message_accepted"
-    shape["text"] = f"Message sent to {target.alias}. {shape['receiptText']}"
+    shape["text"] = f"Message sent to {_said(target.alias)}. {shape['receiptText']}"
     return Reply(shape)
 
 
@@ -272,8 +286,8 @@ async def _reply(one: _Call) -> Reply:
         raise Refused.of(ask)
     target, first = await one.submit(Peer(mapping.instance_of(ask.session_id)), reply_to=ask.message_id)
     receipt = await settled(node, first, node.settings.limits.acknowledgement_ms + 500)
-    refuse_failure(receipt)
-    text = f"Reply sent to {target.alias}."
+    refuse_failure(receipt, target.peer.wire)
+    text = f"Reply sent to {_said(target.alias)}."
     shape = {
         **one.shape(target, receipt),
         "replyTo": ask.message_id,
@@ -299,8 +313,8 @@ async def _pending(one: _Call) -> Reply:
         for ask in waiting
     ]
     lines = [
-        f"- {ask.alias or ask.session_id} ({ask.session_id}), {(now_ms - ask.at_ms) // 1000} s ago, "
-        f'replyTo: "{ask.message_id}": {ask.preview}'
+        f"- {_said(ask.alias or ask.session_id)} ({ask.session_id}), {(now_ms - ask.at_ms) // 1000} s ago, "
+        f'replyTo: "{ask.message_id}": {printable(ask.preview)}'
         for ask in waiting
     ]
     return Reply({"asks": shapes, "text": "\n".join(lines) or "No unresolved inbound asks."})
@@ -319,7 +333,11 @@ async def _last(one: _Call) -> Reply:
         "nextOffset": page["nextOffset"],
         "empty": page["entry"] is None,
     }
-    text = page["text"] if page["entry"] is not None else f"{target.alias} has not finished an answer yet."
+    text = (
+        page["text"]
+        if page["entry"] is not None
+        else f"{_said(target.alias)} has not finished an answer yet."
+    )
     return Reply({**shape, "text": text})
 
 
@@ -344,10 +362,10 @@ async def _ask(one: _Call) -> Reply:
 
 async def _peer_busy(one: _Call, target: Descriptor, first: Receipt) -> Reply:
     receipt = await settled(one.node, first, one.node.settings.limits.acknowledgement_ms + 500)
-    refuse_failure(receipt)
+    refuse_failure(receipt, target.peer.wire)
     text = (
-        f"{target.alias} is at work and takes no questions now: the question was delivered, and nobody waits "
-        f"for its answer here. It comes as mail that answers {receipt.message_id}."
+        f"{_said(target.alias)} is at work and takes no questions now: the question was delivered, and "
+        f"nobody waits for its answer here. It comes as mail that answers {receipt.message_id}."
     )
     shape = one.shape(target, receipt)
     more = {"status": "delivered", "reason": "peer_busy", "reasonCode": "recipient_not_accepting_asks"}
@@ -368,7 +386,7 @@ async def _answer(one: _Call, target: Descriptor, receipt: Receipt, session_id: 
         receipt = latest(node, receipt)
         if found:
             return await _answered(one, target, receipt, found)
-        refuse_failure(receipt)
+        refuse_failure(receipt, target.peer.wire)
         failed = _failed(one, target, receipt, session_id)
         if failed is not None:
             return failed
@@ -377,8 +395,8 @@ async def _answer(one: _Call, target: Descriptor, receipt: Receipt, session_id: 
             break
         await watch.wait(left)
     text = (
-        f"No answer of {target.alias} yet. The question waits there: its answer comes as mail. To wait for "
-        f'it: peer_messages {{replyTo: "{receipt.message_id}", waitMs: 30000}}. Do not ask again.'
+        f"No answer of {_said(target.alias)} yet. The question waits there: its answer comes as mail. To "
+        f'wait for it: peer_messages {{replyTo: "{receipt.message_id}", waitMs: 30000}}. Do not ask again.'
     )
     return Reply({**one.shape(target, receipt), "status": "pending", "text": text})
 
@@ -388,7 +406,8 @@ def _failed(one: _Call, target: Descriptor, receipt: Receipt, session_id: str | 
     fault = one.intercom.wake_fault(receipt.message_id)
     shape = one.shape(target, receipt)
     if fault is not None:
-        text = f"{target.alias} could not be woken: {fault or 'its main gave no reason'}. {STILL_COMING}"
+        why = printable(fault, FAULT_COLUMNS_MAX) or "its main gave no reason"
+        text = f"{_said(target.alias)} could not be woken: {why}. {STILL_COMING}"
         return Reply({**shape, "status": "failed", "reasonCode": "wake_failed", "text": text})
     is_foreign = target.peer.wire == mapping.WIRE
     is_told = receipt.outcome == "BROKER_ACCEPTED" or receipt.state is State.ACCEPTED
@@ -405,14 +424,15 @@ async def _answered(one: _Call, target: Descriptor, receipt: Receipt, found: Seq
     reply = await read_mail(one.node, one.actor, read, wait_ms=0, rung="read")
     messages = reply.result["messages"]
     message = messages[0] if messages else await one.node.with_content(found[0])
+    told = reply.result["text"] or printable(message.get("content", ""), multiline=True)
     is_failure = mapping.is_failure(envelope.attachments)
     shape = one.shape(target, receipt) | {"reply": message}
     if is_failure:
         shape |= {"status": "failed", "reasonCode": "recipient_turn_failed"}
-        text = f"{target.alias} could not answer: {envelope.content[:1000]}"
+        text = f"{_said(target.alias)} could not answer:\n{told}"
     else:
         shape |= {"status": "answered", "reasonCode": "reply_received"}
-        text = f"Reply from {target.alias}:\n{reply.result['text'] or message.get('content', '')}"
+        text = f"Reply from {_said(target.alias)}:\n{told}"
     return Reply({**shape, "text": text}, reply.taken)
 
 

@@ -18,7 +18,9 @@ from tieline.engine.brokering.contract import Extension, Guard, Letter, Lineage
 from tieline.wire.intercom.reading import dump, trim
 
 __all__ = [
+    "HINT_FIELDS",
     "extensions",
+    "hint_fault",
     "is_finite",
     "is_label",
     "is_text",
@@ -42,6 +44,13 @@ _NAMESPACE: Final = re.compile("[a-z0-9][a-z0-9._/-]{0,63}")
 _TOOL: Final = re.compile("[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _UUID: Final = re.compile("[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _DIGEST: Final = _PROJECT
+_HINT: Final = {
+    "tool": (_TOOL, "a name of letters, digits and _ . - that begins with a letter or _, 128 at most"),
+    "commandId": (_UUID, "a UUID"),
+    "commandFingerprint": (_DIGEST, "a SHA-256 in 64 lower-case hexadecimal digits"),
+}
+HINT_FIELDS: Final = tuple(_HINT)
+"""Of a hint; the last one may be absent."""
 _DELIVERIES: Final = frozenset({"queue", "steer", "passive"})
 _ATTACHMENT_TYPES: Final = frozenset({"file", "snippet", "context"})
 _ABSENT: Final = object()
@@ -280,19 +289,19 @@ def _guard(message: Fields) -> tuple[Guard | None, bool]:
     names = ("rootSessionId", "peerId", "incarnation", "applicationGuard")
     if not isinstance(guard, dict) or not all(is_label(guard.get(name)) for name in names):
         return None, True
-    return Guard(*(guard[name] for name in names)), hint is not _ABSENT and not _is_hint(hint)
+    return Guard(*(guard[name] for name in names)), hint is not _ABSENT and bool(hint_fault(hint))
 
 
-def _is_hint(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    tool, command = value.get("tool"), value.get("commandId")
-    if not isinstance(tool, str) or _TOOL.fullmatch(tool) is None:
-        return False
-    if not isinstance(command, str) or _UUID.fullmatch(command) is None:
-        return False
-    fingerprint = value.get("commandFingerprint", "0" * 64)
-    return isinstance(fingerprint, str) and _DIGEST.fullmatch(fingerprint) is not None
+def hint_fault(value: object) -> str:
+    """Return what breaks the form of a hint, "" where nothing does."""
+    if not isinstance(value, Mapping):
+        return f"it must have {', '.join(HINT_FIELDS[:-1])}"
+    for name, (form, words) in _HINT.items():
+        field = value.get(name)
+        is_left_out = name == HINT_FIELDS[-1] and name not in value
+        if not is_left_out and not (isinstance(field, str) and form.fullmatch(field)):
+            return f"its {name} must be {words}"
+    return ""
 
 
 def recorded_letter(message: object) -> Letter | None:

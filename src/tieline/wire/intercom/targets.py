@@ -46,7 +46,9 @@ def target_of(rows: Sequence[Row], target: str) -> str | Refusal:
     found = list(dict.fromkeys([*named, *(begun if is_counted else ())]))
     if len(found) > 1:
         return _ambiguous(rows, found, target)
-    return found[0] if found else Refusal("UNKNOWN_TARGET", "no intercom session of this name is connected")
+    return (
+        found[0] if found else Refusal("UNKNOWN_TARGET", f"no intercom session {target[:64]!r} is connected")
+    )
 
 
 def _ambiguous(rows: Sequence[Row], found: Sequence[str], target: str) -> Refusal:

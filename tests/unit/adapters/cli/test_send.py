@@ -261,6 +261,19 @@ def test_send_refusal_names_the_recipient_once(run: Run, fake_root: Make) -> Non
     assert "QUEUE_FULL: api: its inbox is full" in run("send", "api", "x").err
 
 
+def test_send_refusal_shows_the_roots_own_next_action(run: Run, fake_root: Make) -> None:
+    """What the root says that helps here is shown, and not what the code says in general."""
+    error = {
+        "to": "api",
+        "code": "UNKNOWN_TARGET",
+        "text": "gone",
+        "retryable": False,
+        "action": "wait for it",
+    }
+    fake_root({"local.send": {"receipts": [], "errors": [error]}})
+    assert "next: wait for it\n" in run("send", "api", "x").err
+
+
 def test_send_interrupted_at_an_agents_root_says_that_it_goes_on(run: Run, fake_root: Make) -> None:
     """The agent's root keeps and retries what it took; the person gets the id to ask for."""
     root = fake_root({"local.status": {"sent": [{"receipt": receipt("unknown")}], "received": []}})

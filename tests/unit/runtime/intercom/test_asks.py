@@ -76,3 +76,16 @@ def test_newer_question_of_a_thread_replaces_and_the_bound_drops_the_oldest() ->
         asks.add(ask(str(number)))
     assert len(asks.waiting(0)) == ASKS_MAX
     assert asks.waiting(0)[0].message_id == "0"
+
+
+def test_questions_of_one_name_and_id_are_told_apart_by_their_askers() -> None:
+    """What could be meant is named so that each of them can be copied."""
+    asks = Asks()
+    asks.add(ask("a"))
+    asks.add(ask("a", "pi-2"))
+    told = asks.pick(0, reply_to="a", to=None, resolve=lambda to: to, is_of_turn=lambda _one: False)
+    assert isinstance(told, Refusal)
+    assert "replyTo a to pi-1, replyTo a to pi-2" in told.text
+    meant = asks.pick(0, reply_to="a", to="pi-2", resolve=lambda to: to, is_of_turn=lambda _one: False)
+    assert not isinstance(meant, Refusal)
+    assert meant.session_id == "pi-2"

@@ -11,6 +11,7 @@ from tieline import Client, connect
 from tieline.errors import OutcomeUnknown, Refused, UsageError
 
 pytestmark = pytest.mark.asyncio
+HINT = {"tool": "publish", "commandId": "01234567-89ab-cdef-0123-456789abcdef"}
 SESSION = {"name": "c", "cwd": "/", "model": "none", "rootSessionId": "c", "incarnation": "c-1"}
 GUARD = {"rootSessionId": "r", "peerId": "pi-x", "incarnation": "i", "applicationGuard": "g"}
 
@@ -21,6 +22,10 @@ GUARD = {"rootSessionId": "r", "peerId": "pi-x", "incarnation": "i", "applicatio
         {"spawn": True},
         {"session": {**SESSION, "name": ""}},
         {"session": {**SESSION, "other": "x"}},
+        {"session": None},
+        {"session": {**SESSION, "cwd": 5}},
+        {"requested_id": 5},
+        {"send_timeout_s": "8"},
         {"send_timeout_s": 0},
         {"list_timeout_s": float("nan")},
         {"environment": {"PI_INTERCOM_RUNTIME_DIR": "relative"}},
@@ -72,14 +77,34 @@ async def test_send_without_its_whole_guard_is_never_made(private_home: Path) ->
                 {"guard": {}}, {"guard": {**GUARD, "peerId": "pi-y"}},
                 {"guard": {**GUARD, "incarnation": ""}},
                 {"reply_hint": {"tool": "no spaces", "commandId": "x"}}, {"expects_reply": True},
-                {"delivery": "later"}, {"message_id": ""},
+                {"delivery": "later"}, {"message_id": ""}, {"guard": None}, {"reply_hint": "x"}, {"text": 5},
+                {"reply_hint": {**HINT, "more": "x"}}, {"reply_hint": HINT, "delivery": "passive"},
             ):  # fmt: skip
                 with pytest.raises(UsageError):
                     await client.send("pi-x", **{**good, **fields})
+            with pytest.raises(UsageError, match="its commandId must be a UUID"):
+                await client.send("pi-x", **good, reply_hint={**HINT, "commandId": "build-7"})
             told = await client.send("pi-x", **good)
             assert (told["accepted"], told["reason"]) == (False, "Session not found")
             with pytest.raises(UsageError):
                 await client.last("pi-x", limit=0)
+            assert await client.last("pi-x") == {"error": "not_found"}
+
+
+async def test_read_with_a_wrong_argument_costs_no_connection(private_home: Path) -> None:
+    """A broker closes the socket that asks so; it is refused before it is said, and the client goes on."""
+    async with station(private_home) as at:
+        client: Any = await connect(spawn=False, session=SESSION, environment=at.environment)
+        async with client:
+            for wrong in ({"offset": 1.5}, {"limit": "5"}, {"limit": True}, {"offset": -1}, {"entry_id": 5}):
+                with pytest.raises(UsageError):
+                    await client.last("pi-x", **wrong)
+            with pytest.raises(UsageError):
+                await client.last(5)
+            for root, message in ((5, "m"), ("", "m"), ("r", None), ("r", "a\nb")):
+                with pytest.raises(UsageError):
+                    await client.receipt("pi-x", root_session_id=root, message_id=message)
+            assert client.is_connected
             assert await client.last("pi-x") == {"error": "not_found"}
 
 

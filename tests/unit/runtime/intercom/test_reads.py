@@ -33,6 +33,9 @@ async def test_page_is_of_the_pinned_answer_or_an_explicit_no(private_home: Path
         assert page(None, 0, 3) == {"entryId": "e", "text": "\U0001f600", "offset": 0, "nextOffset": 2}
         assert page("e", 1, 3) == {"error": "invalid_offset"}
         assert page("e", 4, 99_999)["nextOffset"] is None
+        # A page without a character would name itself as the next one, for ever.
+        assert page("e", 2, 1) == {"error": "invalid_limit"}
+        assert page("e", 6, 1)["nextOffset"] is None
 
 
 @pytest.mark.clause("intercom-137")

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.runtime.intercom.kit import intercom_of, station, tool, until
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Peer
-from tieline.runtime.intercom.roster import is_row_busy
+from tieline.runtime.intercom.roster import _read_refused, is_row_busy
 from tieline.runtime.options import RootOptions
 from tieline.runtime.root import Root
 
@@ -86,3 +86,20 @@ async def test_last_answer_of_a_session_is_read_through_every_door(private_home:
         with pytest.raises(Refused) as caught:
             await intercom_of(one).roster.read_last(Peer("intercom:nobody"), None, 0)
         assert caught.value.code == "PEER_OFFLINE"
+
+
+async def test_read_that_is_refused_says_what_is_true_and_what_helps(private_home: Path) -> None:
+    """A place where no page begins is the caller's to correct; who tells nothing is not called old."""
+    async with station(private_home) as at:
+        one, other = await at.root("one"), await at.root("other")
+        other.node.host.add_answer(None, "e", "\U0001f600", 1)
+        for fields, code, advice in (
+            ({"entryId": "e", "offset": 1}, "INVALID_PARAMS", "nextOffset"),
+            ({"entryId": "gone"}, "UNKNOWN_TARGET", "leave the entry out"),
+        ):
+            with pytest.raises(Refused) as caught:
+                await tool(one, "last", to="other", **fields)
+            assert (caught.value.code, advice in caught.value.action) == (code, True)
+        silent = _read_refused("unsupported")
+        assert (silent.code, "old" in str(silent)) == ("CAPABILITY_DENIED", False)
+        assert _read_refused("busy").is_retryable

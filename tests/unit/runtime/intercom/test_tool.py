@@ -10,6 +10,7 @@ from tests.unit.runtime.intercom.kit import intercom_of, station, tool, until
 from tests.unit.runtime.roots import call
 from tieline.errors import Refused
 from tieline.runtime.intercom import tool as tool_module
+from tieline.runtime.intercom.connecting import connect
 
 pytestmark = pytest.mark.asyncio
 
@@ -126,3 +127,31 @@ async def test_reply_without_a_name_means_the_first_question_of_the_turn(private
         ids = {answered["replyTo"], waiting[0]["replyTo"]}
         assert ids == {first.result["receipts"][0]["messageId"], second.result["receipts"][0]["messageId"]}
         assert [one["preview"] for one in waiting] == ["second?"]
+
+
+async def test_names_of_sessions_reach_a_line_of_ours_escaped_and_bounded(private_home: Path) -> None:
+    """No name turns the line around, begins another, or fills the model's context."""
+    async with station(private_home) as at:
+        root = await at.root("api")
+        odd = "x\u202e\u2028" + "y" * 100_000
+        session = {"name": odd, "cwd": "/" + odd, "model": odd, "rootSessionId": "r", "incarnation": "i"}
+        async with await connect(spawn=False, session=session, environment=at.environment):
+            listed = await tool(root, "list")
+            assert listed["text"].startswith(r"- x\u202e\u2028y")
+            assert (len(listed["text"]) < 600, "\u202e" in listed["text"]) == (True, False)
+            assert len(listed["sessions"][0]["name"]) <= 256
+            sent = await tool(root, "send", to=listed["sessions"][0]["target"], message="hi")
+            assert "\u202e" not in sent["text"]
+
+
+async def test_message_of_a_wrong_form_is_refused_with_what_to_correct(private_home: Path) -> None:
+    """What the wire does not take is the sender's to correct; the same id again would not help."""
+    async with station(private_home) as at:
+        root = await at.root("api")
+        await at.root("other")
+        nameless = {"attachments": [{"type": "file", "name": "", "content": "x"}]}
+        for fields in ({"message": "a\x01b"}, {"message": "x", **nameless}):
+            with pytest.raises(Refused) as caught:
+                await tool(root, "send", to="other", **fields)
+            assert (caught.value.code, caught.value.is_retryable) == ("INVALID_PARAMS", False)
+            assert "control characters" in caught.value.action

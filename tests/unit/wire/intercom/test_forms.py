@@ -6,6 +6,7 @@ import pytest
 
 from tieline.engine.brokering.contract import Extension, Guard, Letter, Lineage
 from tieline.wire.intercom import forms
+from tieline.wire.intercom.forms import hint_fault
 
 SESSION = {"cwd": "/w", "model": "m"}
 RECORDED = SESSION | {"pid": 1, "startedAt": 2.5, "lastActivity": 3}
@@ -130,6 +131,16 @@ def test_guard_is_whole_or_broken_and_a_hint_needs_it() -> None:
         HINT | {"commandFingerprint": "F" * 64},
     ):
         assert plain(guard=GUARD, replyHint=hint).is_guard_broken
+
+
+@pytest.mark.clause("intercom-135")
+def test_hint_that_breaks_its_form_is_named_with_what_is_allowed() -> None:
+    """The field, and its form; a good one has no fault, with and without a fingerprint."""
+    assert hint_fault(HINT) == hint_fault(HINT | {"commandFingerprint": "f" * 64}) == ""
+    assert hint_fault(HINT | {"commandId": "build-7"}) == "its commandId must be a UUID"
+    assert hint_fault(HINT | {"tool": "no spaces"}).startswith("its tool must be a name")
+    assert hint_fault(HINT | {"commandFingerprint": None}).startswith("its commandFingerprint must be")
+    assert hint_fault("x") == "it must have tool, commandId"
 
 
 @pytest.mark.clause("intercom-53")
