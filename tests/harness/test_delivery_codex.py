@@ -1,24 +1,25 @@
-"""A real Codex gets mail: at its hooks, woken from idle, steered through its server; each thread is told apart.
+"""A real Codex gets mail: at its hooks, woken from idle, steered through its server; threads are told apart.
 
 What is configured is what `tieline setup codex --with trust` writes, with a consent of the tests.
 """
 
-import json
+import contextlib
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness.model import Call, Conversation, ModelServer, Request, Say
-from tests.harness.neighbour import Neighbour, document
+from tests.harness.model import Call, ModelServer, Request, Say
+from tests.harness.neighbour import Neighbour
 from tests.harness.programs import Program
+from tests.harness.terminal import Terminal
 
-SECONDS_MAX = 60.0
+SECONDS_MAX = 30.0
 PROJECT = "one"
 
 Opener = Callable[..., Program]
@@ -115,3 +116,93 @@ def test_run_without_a_window_gets_mail_at_a_tool_boundary_and_at_its_end(
         assert run.ended().code == 0
     assert shown_once(model, "S-1001")
     assert shown_once(model, "Q-1002")
+
+
+@contextlib.contextmanager
+def serving(program: Program) -> Iterator[Path]:
+    """Run the server that windows of Codex share, in the foreground and for this test alone."""
+    folder = program.place.home / "codex" / "app-server-control"
+    folder.mkdir(mode=0o700)
+    process = subprocess.Popen(
+        [*program.command, "app-server", "--listen", "unix://"],
+        cwd=program.place.work,
+        env=program.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        give_up = time.monotonic() + SECONDS_MAX
+        while not (folder / "app-server-control.sock").exists():
+            assert time.monotonic() < give_up, "the server of Codex does not listen"
+            time.sleep(0.05)
+        yield folder
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def attached(program: Program) -> Terminal:
+    """Return a window whose threads run in the shared server."""
+    return Terminal(
+        [*program.command, "--remote", "unix://"],
+        folder=program.place.work,
+        environment=program.environment(),
+    )
+
+
+def test_window_gets_mail_with_its_first_prompt_and_is_then_woken_through_its_queue(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """Ten messages at once begin a turn: each is shown once, in order, and told as read."""
+    program = wired(open_program("codex", is_wired=False), "auto")
+    marks = [f"B-5{number:03}" for number in range(10)]
+    with Neighbour(shared, private_home / "n", "reviewer") as neighbour, program.window() as window:
+        window.until(*program.ready)
+        peer = await_peer(neighbour, harness="codex")
+        early = neighbour.send(peer["peerId"], "Before anybody typed. P-2000")
+        time.sleep(2)
+        window.type("Please HELLO\r")
+        request = model.wait(lambda seen: bool(seen.tools) and seen.count("P-2000") > 0, SECONDS_MAX)
+        assert request.seen.last_user_with("HELLO") >= 0
+        await_state(neighbour, early["messageId"], "consumed")
+        await_peer(neighbour, activity="idle", busy=False)
+        assert neighbour.last(peer["peerId"])["text"] == "Understood."
+        sent = [neighbour.send(peer["peerId"], f"Part {mark}") for mark in marks]
+        for one in sent:
+            await_state(neighbour, one["messageId"], "consumed")
+        shown = "\n".join(turns(model)[-1].seen.texts())
+        assert [shown.count(mark) for mark in marks] == [1] * 10
+        assert sorted(marks, key=shown.index) == marks
+    assert shown_once(model, "P-2000")
+
+
+def test_window_at_its_server_is_woken_and_steered_through_it(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """An idle session begins a turn at once; a busy one has the next message in its very next request."""
+    program = wired(open_program("codex", is_wired=False), "auto")
+    held = threading.Event()
+    model.script("BUSY-NOW", Call("list_peers", {}, held), Say("Done with it."))
+    with (
+        Neighbour(shared, private_home / "n", "reviewer") as neighbour,
+        serving(program),
+        attached(program) as window,
+    ):
+        window.until(*program.ready)
+        peer = await_peer(neighbour, harness="codex")
+        woken = neighbour.send(peer["peerId"], "The build is red. W-3001")
+        model.with_text("W-3001", 8)
+        await_state(neighbour, woken["messageId"], "consumed")
+        await_peer(neighbour, activity="idle")
+        window.type("Please BUSY-NOW\r")
+        model.wait(lambda seen: seen.last_user_with("BUSY-NOW") >= 0 and bool(seen.tools))
+        steered = neighbour.send(peer["peerId"], "Stop at the next step. S-3002")
+        time.sleep(1)
+        held.set()
+        request = model.wait(lambda seen: bool(seen.tools) and seen.count("S-3002") > 0, SECONDS_MAX)
+        await_state(neighbour, steered["messageId"], "consumed")
+        assert request.seen.count("S-3002", "user") == 1, "as a message in the turn, not with a tool's result"
+        window.until("Done with it.")
+    assert shown_once(model, "W-3001")
+    assert shown_once(model, "S-3002")

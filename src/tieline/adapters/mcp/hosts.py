@@ -29,7 +29,7 @@ VERSION_META = "io.modelcontextprotocol/protocolVersion"
 CALL_ID_META = ("claudecode/toolUseId", "tieline/callId")
 """Members of a call's `_meta` that name the model's tool call, the same again when the host retries it."""
 MODEL_META = (CALL_ID_META[0], "x-codex-turn-metadata", "callId", "itemId")
-"""Members that the host puts into `_meta` of the model's own calls alone: Claude Code the first, Codex the rest.
+"""Members that the host puts into `_meta` of the model's own calls: Claude Code the first, Codex the others.
 
 A hook's call has none of them, and a model cannot take one away: `_meta` is the host's, not the model's.
 """

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from tieline.adapters.mcp import constants, early, hosts
 from tieline.adapters.mcp.commands import CommandHooks
-from tieline.adapters.mcp.doors import door_of
+from tieline.adapters.mcp.doors import door_of, session_seen
 from tieline.adapters.mcp.hooks import HookCall, HookOperations, Hooks
 from tieline.adapters.mcp.waiting import Waiting
 from tieline.adapters.stdio.calls import (
@@ -252,9 +252,9 @@ class Door:
             report("the root does not open", error)
             failure = RecoveryRequired("the root could not be opened; nothing was taken")
         else:
-            door = door_of(client, self._environment)
+            door = door_of(client, self._environment, lambda: self._session)
             if door is not None:
-                root.push_by(door)
+                root.push_by(door, wakes_only=door.wakes_only)
             self._serve_commands(root, is_waiter_wanted=door is None)
             opened.set_result(root)
             await self._watch_root(root)
@@ -301,8 +301,11 @@ class Door:
 
     async def _publish_in_time(self) -> None:
         await asyncio.sleep(PUBLISH_S)
+        session = session_seen(self._answers.client, self._environment)
+        if session is None:
+            return  # the first hook or tool call tells whose server this is
         try:
-            await self._publish(await asyncio.shield(self._open()), "")
+            await self._publish(await asyncio.shield(self._open()), "" if self._is_published else session)
         except TielineError:
             return  # the next tool call says why
 

@@ -205,16 +205,18 @@ class Ladder:
     async def _wait(self, out: _Out, door: PushDoor) -> None:
         """Wait for the evidence; without it in time, let the next rung have the mail."""
         now = asyncio.get_running_loop().time
+        # A door that is slow to wake says so itself.
+        evidence_s = getattr(door, "evidence_s", self._evidence_s)
         begun = idle_from = now()
         while self._out is out:
             is_busy = self._node.host.is_busy or door.is_busy() is True
             if is_busy and self._boundary_at is None:
                 idle_from = now()
             since = max(idle_from, self._boundary_at or 0.0)
-            if now() - since >= self._evidence_s or now() - begun >= BUSY_S_MAX:
+            if now() - since >= evidence_s or now() - begun >= BUSY_S_MAX:
                 await self._fall(out)
                 return
-            await _within(self._settled, min(LOOK_S, self._evidence_s))
+            await _within(self._settled, min(LOOK_S, evidence_s))
 
     async def _fall(self, out: _Out, *, is_again: bool = True) -> None:
         self._out = None

@@ -249,3 +249,14 @@ async def test_door_that_only_wakes_is_for_an_idle_host_and_may_go(private_home:
         assert len(door.texts) == 1
         bob.push_by(door, wakes_only=True)
         assert "later" in await door.pushed(2)
+
+
+async def test_door_that_is_slow_to_wake_has_the_time_that_it_asks_for(private_home: Path) -> None:
+    """The next rung has the mail when that time is over, and not before."""
+    async with stage(private_home, evidence_s=0.1) as (alice, bob, door):
+        door.evidence_s = 1.0  # type: ignore[attr-defined]  # a door may say it
+        await alice.send("bob", "one")
+        await door.pushed()
+        await asyncio.sleep(0.5)
+        assert bob.node.ladder.is_out
+        await fallen(bob)

@@ -31,3 +31,19 @@ async def test_telling_a_process_writes_all_to_the_one_that_listens(private_home
         link, _ = server.accept()
         with link:
             assert link.makefile("rb").read() == b"line\n"
+
+
+@pytest.mark.asyncio
+async def test_conversing_reaches_the_host_alone_and_its_program(private_home: Path) -> None:
+    """A host that does not listen hears nothing."""
+    host = reaching.Host.ours()
+    assert host is not None
+    assert host.pid == os.getppid()
+    assert host.words
+    assert host.held_files(str(private_home)) == ()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(private_home / "s"))
+        server.listen()
+        assert not host.listens_at(str(private_home / "s"))
+        assert not await reaching.converse_at(str(private_home / "s"), host, lambda _one: True)
+    assert await reaching.converse_with(["/bin/cat"], {}, lambda one: one.ask("x", {}) is None)

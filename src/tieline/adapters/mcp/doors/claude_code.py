@@ -42,6 +42,7 @@ class ClaudeCode:
     """The way into one session."""
 
     name = "claude-code"
+    wakes_only = False
 
     def __init__(self, socket: str, token: str, sessions: str) -> None:
         """Name the session's socket, the token for it where there is one, and the folder of entries."""
