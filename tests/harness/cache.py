@@ -33,7 +33,7 @@ class Recipe(NamedTuple):
     """What one harness is made of.
 
     Attributes:
-        name: As `tieline setup` calls it.
+        name: As `tieline setup` calls it, where it is a harness.
         packages: npm package and versions, best first.
         program: The file to run, below `node_modules`; a pattern where a folder has a varying name.
         runner: What runs it: '' itself, `node`, or `bun`.
@@ -83,6 +83,13 @@ HARNESSES = (
     ),
     Recipe("opencode", (("opencode-linux-x64", "1.18.33"),), "opencode-linux-x64/bin/opencode"),
     Recipe("gemini", (("@google/gemini-cli", "0.61.0"),), "@google/gemini-cli/bundle/gemini.js", "node"),
+    # No harness, but a foreign program of the tests as they are: the protocol's own suite for servers.
+    Recipe(
+        "mcp-conformance",
+        (("@modelcontextprotocol/conformance", "0.1.16"),),
+        "@modelcontextprotocol/conformance/dist/index.js",
+        "node",
+    ),
 )
 
 
