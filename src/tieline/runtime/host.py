@@ -22,6 +22,9 @@ __all__ = ["Answer", "Answers", "Host"]
 
 ANSWERS_MAX = 32
 EXCERPTS_MAX = 1_024
+BESIDE_MAX = 256
+BESIDE_MS = 60_000
+"""A host may show what it took so much later: it queues behind the model's call that runs."""
 ANSWER_CHARACTERS_MAX = 1_048_576
 PAUSES = frozenset({"permission", "cancelled", "shutdown"})
 
@@ -71,6 +74,7 @@ class Host:
         self.hooks: HookDoor | None = None  # what serves the commands of its hooks
         self.answers: dict[str | None, Answers] = {}
         self.excerpted: OrderedDict[int, None] = OrderedDict()  # shown once as an excerpt, still unread
+        self.beside: OrderedDict[int, int] = OrderedDict()  # given otherwise than by a read, and when
         self.scopes: dict[str, Scope] = {}  # of runs that were given a narrower one than the root's
         self._tokens: dict[str, str] = {}
 
@@ -123,6 +127,17 @@ class Host:
             self.excerpted[cursor] = None
         while len(self.excerpted) > EXCERPTS_MAX:
             self.excerpted.popitem(last=False)
+
+    def note_beside(self, cursors: Iterable[int], now_ms: int) -> None:
+        """Remember which records were given to the session otherwise than by a read of its model."""
+        for cursor in cursors:
+            self.beside[cursor] = now_ms
+        while len(self.beside) > BESIDE_MAX:
+            self.beside.popitem(last=False)
+
+    def is_beside(self, cursor: int, now_ms: int) -> bool:
+        """Return whether a record was given to the session so within the last `BESIDE_MS`."""
+        return cursor in self.beside and now_ms - self.beside[cursor] <= BESIDE_MS
 
     def add_answer(self, run: str | None, entry: str, text: str, at_ms: int) -> None:
         """Keep a finished answer of the root (None) or of one run."""

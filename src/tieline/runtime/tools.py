@@ -187,6 +187,8 @@ def refused(receipt: Receipt, wire: str, text: str) -> Refused:
     )
     if is_settled and error.code in ("RATE_LIMITED", "QUEUE_FULL"):
         return error.advising("wait for it to be idle, then send one message with all of it, under a new id")
+    if is_settled and error.code == "INVALID_PARAMS":
+        return error.advising(FORM_ADVICE)
     return error
 
 
@@ -217,6 +219,10 @@ def _waiting(node: "Node", peer: Peer, asked: PeerMessages) -> contextlib.Abstra
     return node.waits.waiting(peer, sent[0].envelope.recipient, sent[0].envelope.message_id)
 
 
+FORM_ADVICE = (
+    "correct its form: no control characters but tab and line ends in a text, none at all in a name, an id "
+    "or a thread, and a name for each attachment"
+)
 IN_FLIGHT_TEXT = (
     "What fits was given to your session by another way. It is shown right after this call, or was shown "
     "just before it: go on, do not wait for it here."
@@ -328,7 +334,7 @@ def _look(node: "Node", peer: Peer, asked: PeerMessages, bounds: Bounds) -> _Loo
         and (item.envelope.is_ask or not bounds.only_asks)
     ]
     found = _within(fitting, bounds)
-    in_flight_count = sum(item.is_prepared for item in held) if asked.consume else 0
+    in_flight_count = _in_flight_count(node, peer, asked, held) if asked.consume else 0
     waiting = counts.unread - (counts.prepared if asked.consume else 0)
     remaining = (len(fitting) if is_filtered or is_whole else waiting) - len(found)
     told: list[Told] = []
@@ -338,6 +344,16 @@ def _look(node: "Node", peer: Peer, asked: PeerMessages, bounds: Bounds) -> _Loo
         told = node.desk.kept([peer.id], after)
     rings = node.waits.unread(peer) if bounds.with_rings and asked.consume else []
     return _Look(found, in_flight_count, max(0, remaining), told, page, rings)
+
+
+def _in_flight_count(node: "Node", peer: Peer, asked: PeerMessages, held: Sequence[Held]) -> int:
+    """Return how many that fit another way is showing, or has just shown where one answer was asked for."""
+    count = sum(item.is_prepared for item in held)
+    if not count and not held and asked.reply_to:
+        # Some hosts say that they took it when they queued it: it is read then, but not shown yet.
+        newest = node.engine.held(peer, reply_to=asked.reply_to, unread_only=False, count_max=1)
+        count = sum(node.host.is_beside(item.cursor, node.now().mono_ms) for item in newest)
+    return count
 
 
 def _within(fitting: Sequence[Held], bounds: Bounds) -> tuple[Held, ...]:

@@ -78,6 +78,7 @@ async def prepared(node: "Node", owner: Peer, bounds: Bounds, may_come: Callable
     node.host.note_excerpts(item.cursor for item in excerpts)
     cursors = tuple(waiting[place].cursor for place in fitting.whole)
     exposed, token = await _exposed(node, owner, cursors, bounds, count_max)
+    node.host.note_beside((item.cursor for item in exposed), node.now().mono_ms)
     held = tuple(sorted(exposed, key=lambda item: item.envelope.delivery is not Delivery.PASSIVE))
     return Prepared(node.rendered((*held, *excerpts), bounds.bytes_max, count_max).text, held, token)
 

@@ -1,6 +1,7 @@
 """Pushes into a host's session: one at a time, each message once, evidence or the next rung."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -249,6 +250,20 @@ async def test_door_that_only_wakes_is_for_an_idle_host_and_may_go(private_home:
         assert len(door.texts) == 1
         bob.push_by(door, wakes_only=True)
         assert "later" in await door.pushed(2)
+
+
+async def test_answer_that_a_push_has_just_shown_ends_a_wait_for_it(private_home: Path) -> None:
+    """A host may say that it took a push while it still queues it behind the model's call."""
+    async with stage(private_home) as (alice, bob, door):
+        asked = await bob.send("alice", "which port?")
+        await alice.reply((await alice.inbox())[0].message_id, "the third")
+        text = await door.pushed()
+        assert await call(bob, "host.seen", text=text) == {"ours": True, "consumed": 1}
+        async with asyncio.timeout(5):
+            shown = await call(bob, "peer_messages", replyTo=asked["messageId"], waitMs=20_000)
+        assert (shown["messages"], shown["inFlight"]) == ([], 1)
+        bob.node.host.beside = OrderedDict.fromkeys(bob.node.host.beside, 0)
+        assert (await call(bob, "peer_messages", replyTo=asked["messageId"], waitMs=50))["timedOut"]
 
 
 async def test_door_that_is_slow_to_wake_has_the_time_that_it_asks_for(private_home: Path) -> None:
