@@ -108,11 +108,14 @@ class Roster:
         return [row for session_id, (_, row) in rows.items() if self._is_self(session_id, row)]
 
     def _is_self(self, session_id: str, row: Row) -> bool:
-        return (
-            session_id == mapping.peer_id_of(self._intercom.context.session)
-            or row.get(mapping.INSTANCE_FIELD) == self._intercom.node.instance
-            or any(session_id == one.session_id for one in self._intercom.post.members.values())
-        )
+        if any(session_id == one.session_id for one in self._intercom.post.members.values()):
+            return True
+        told = row.get(mapping.INSTANCE_FIELD)
+        if told is not None:
+            return bool(told == self._intercom.node.instance)
+        # Our own program's extension, under the id of our native session. A root that says another instance
+        # is somebody else, also under the id that we would have had.
+        return session_id == mapping.peer_id_of(self._intercom.context.session)
 
     def roots(self, known: list[Root]) -> list[Root]:
         """Return what other wires show and the sessions that they do not, each once."""
@@ -127,7 +130,7 @@ class Roster:
         found = list(known)
         for row in rows:
             told = row.get(mapping.INSTANCE_FIELD)
-            twin = told if told in instances else by_session.get(row["id"])
+            twin = by_session.get(row["id"]) if told is None else told if told in instances else None
             if twin is not None:
                 self._joined[row["id"]] = str(twin)
             else:

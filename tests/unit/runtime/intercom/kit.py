@@ -42,13 +42,15 @@ class Station:
         }
         self.environment.pop("PI_CODING_AGENT_DIR", None)
 
-    async def root(self, alias: str, *, is_joined: bool = True, **environment: str) -> Root:
-        """Return a root under the native session `s-ALIAS`, once the broker has it."""
+    async def root(
+        self, alias: str, *, is_joined: bool = True, session: str = "", **environment: str
+    ) -> Root:
+        """Return a root under the native session `s-ALIAS`, or a named one, once the broker has it."""
         for name in (alias, "w"):
             (self.home / name).mkdir(mode=0o700, exist_ok=True)
         options = RootOptions(
-            home=str(self.home / alias), workspace=str(self.home / "w"), alias=alias, session="s-" + alias,
-            host_pid=1,
+            home=str(self.home / alias), workspace=str(self.home / "w"), alias=alias,
+            session=session or "s-" + alias, host_pid=1,
         )  # fmt: skip
         made = Root(await Node.open(options, {**self.environment, **environment}))
         self.stack.push_async_callback(made.close)

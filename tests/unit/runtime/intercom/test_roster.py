@@ -103,3 +103,19 @@ async def test_read_that_is_refused_says_what_is_true_and_what_helps(private_hom
         silent = _read_refused("unsupported")
         assert (silent.code, "old" in str(silent)) == ("CAPABILITY_DENIED", False)
         assert _read_refused("busy").is_retryable
+
+
+async def test_roots_of_one_native_session_see_each_other_under_the_ids_that_they_got(
+    private_home: Path,
+) -> None:
+    """The later one gets another id; it takes the first for itself as little as the first does it."""
+    async with station(private_home) as at:
+        first = await at.root("first")
+        later = await at.root("later", session="s-first")
+        assert intercom_of(later).peer != intercom_of(first).peer
+        for root, other in ((first, later), (later, first)):
+            listed = await tool(root, "list")
+            assert [row["sessionId"] for row in listed["self"]] == [intercom_of(root).peer]
+            assert [row["sessionId"] for row in listed["sessions"]] == [intercom_of(other).peer]
+        sent = await tool(later, "send", to="first", message="are you me?")
+        assert sent["accepted"]
