@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.harness.model import Call, ModelServer, Request, Say
-from tests.harness.neighbour import Neighbour
+from tests.harness.neighbour import Neighbour, document
 from tests.harness.programs import Program
 from tests.harness.terminal import Terminal
 
@@ -206,3 +206,49 @@ def test_window_at_its_server_is_woken_and_steered_through_it(
         window.until("Done with it.")
     assert shown_once(model, "W-3001")
     assert shown_once(model, "S-3002")
+
+
+def test_subagent_is_a_run_of_its_session_with_mail_of_its_own(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """Its server joins the session's root: one peer, a run below it, and mail at the run's own boundary."""
+    program = wired(open_program("codex", is_wired=False))
+    held, sent_at = threading.Event(), threading.Event()
+    spawned = Call("spawn_agent", {"message": "Please SUB-AGENT now"})
+    waiting = Call(
+        "wait_agent",
+        lambda seen: {"targets": [document(seen.results()[0])["agent_id"]], "timeout_ms": 20_000},
+        sent_at,
+    )
+    model.script("MAIN-AGENT", spawned, waiting, Say("Main done."))
+    model.script("SUB-AGENT", Call("list_peers"), Call("list_peers", {}, held), Say("Sub done."))
+    with Neighbour(shared, private_home / "n", "reviewer") as neighbour, program.started("MAIN-AGENT") as run:
+        request = model.wait(
+            lambda seen: seen.last_user_with("SUB-AGENT") >= 0 and bool(seen.results()), SECONDS_MAX
+        )
+        sent_at.set()
+        own = document(request.seen.results()[-1])["self"]
+        listed = [peer for peer in neighbour.peers() if peer["project"] == PROJECT]
+        (child,) = [peer for peer in listed if peer.get("runId")]
+        assert len(listed) == 2, "the session, and its subagent"
+        assert own["peerId"] == child["peerId"]
+        assert {peer["instanceId"] for peer in listed} == {own["instanceId"]}
+        sent = neighbour.send(child["peerId"], "For the subagent. U-6006")
+        held.set()
+        request = model.wait(lambda seen: seen.count("U-6006") > 0, SECONDS_MAX)
+        assert request.seen.last_user_with("SUB-AGENT") >= 0, "the subagent's own request"
+        await_state(neighbour, sent["messageId"], "consumed")
+        assert run.ended(SECONDS_MAX).code == 0
+    mains = [one for one in turns(model) if one.seen.last_user_with("MAIN-AGENT") >= 0]
+    assert not any(one.seen.count("U-6006") for one in mains)
+
+
+def test_model_that_calls_the_tool_of_the_hooks_is_refused(
+    open_program: Opener, model: ModelServer, shared: Path
+) -> None:
+    """What a hook says moves budgets and evidence."""
+    program = wired(open_program("codex", is_wired=False))
+    faked = {"event": "UserPromptSubmit", "session": "x", "payload": {"prompt": "go on"}}
+    model.script("FAKE-IT", Call("tieline_host", faked), Say("Tried."))
+    assert program.run("FAKE-IT", seconds=SECONDS_MAX).code == 0
+    assert any("CAPABILITY_DENIED" in text for text in turns(model)[-1].seen.results())

@@ -1,5 +1,6 @@
 """A root of another process, joined over its control endpoint."""
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,7 +9,11 @@ import pytest_asyncio
 
 from tieline import Root
 from tieline.errors import Refused
-from tieline.runtime.joined import JoinedRoot, join
+from tieline.runtime import joined as subject
+from tieline.runtime.joined import JoinedRoot, join, root_beside
+from tieline.runtime.options import RootOptions
+from tieline.runtime.root import open_root
+from tieline.shell.process import identify
 
 pytestmark = pytest.mark.asyncio
 
@@ -83,3 +88,47 @@ async def test_life_of_the_root_is_the_hosts_affair(pair: tuple[Root, Root, Join
     await joined.close()
     assert not joined.shutdown.is_set()
     assert (await other.send(root.who()["peerId"], "still there"))["state"] == "accepted"
+
+
+async def test_run_that_joined_acts_as_itself_and_ends_with_its_process(
+    pair: tuple[Root, Root, JoinedRoot],
+) -> None:
+    """Who looks sees one peer with a run below it; what the run sends, and is sent, is its own."""
+    root, other, _joined = pair
+    run = await join(root.who()["control"], "thread-1")
+    operations = run.operations
+    own = (await operations.call(operations.root_actor, "list_peers", {})).result["self"]
+    assert own["instanceId"] == root.who()["instanceId"]
+    assert own["runId"] == "thread-1"
+    sent = {"to": other.who()["peerId"], "content": "hello"}
+    await operations.call(operations.root_actor, "send_peer_message", sent)
+    (message,) = await other.inbox(wait_s=5)
+    assert message.sender == own["peerId"]
+    await other.reply(message.message_id, "for the run")
+    assert await root.inbox() == []
+    shown = (
+        await operations.call(operations.root_actor, "host.boundary", {"kind": "tool", "run": "thread-1"})
+    ).result
+    assert "for the run" in shown["text"]
+    assert await operations.flushed(shown["token"]) == 1
+    await run.close()
+    assert not root.node.host.has_runs
+    await run.close()
+
+
+async def test_root_beside_is_that_of_the_session_and_of_the_same_host(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sessions in one host, or one session shown by two hosts, are not taken for each other."""
+    host = identify(os.getppid())
+    assert host is not None
+    home = str(private_home / "t")
+    monkeypatch.setenv("TIELINE_HOME", home)
+    options = RootOptions(home=home, workspace=str(private_home), session="s", host_pid=host.pid)
+    async with await open_root(options) as root:
+        own = root.who()["instanceId"]
+        assert root_beside("s", "another") == root.who()["control"]
+        assert root_beside("s", own) is None
+        assert root_beside("s2", "another") is None
+        monkeypatch.setattr(subject, "identify", lambda _pid: identify(os.getpid()))
+        assert root_beside("s", "another") is None

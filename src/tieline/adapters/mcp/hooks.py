@@ -27,6 +27,8 @@ EVIDENCE_MS: Final = 3_600_000
 CONTINUED_MAX: Final = 6
 """Turn ends in a row that mail turned into a new step; Claude Code itself stops at 8."""
 CALLS_MAX: Final = 256
+AGAIN: Final = "~"
+"""Between a subagent's id and the number of its execution: the id of a run is used once."""
 MACHINE_MADE: Final = (
     "Another Claude session sent a message",
     "<cross-session-message",
@@ -75,6 +77,7 @@ class Hooks:
         self.session = ""
         self._carried: dict[str | None, str] = {}  # by run: the token of mail whose evidence is the next hook
         self._runs: set[str] = set()
+        self._ended: dict[str, int] = {}  # by the harness's id: how many executions of it have ended
         self._calls: OrderedDict[str, str] = OrderedDict()
         self._is_busy: bool | None = None
         self._model = ""
@@ -105,8 +108,10 @@ class Hooks:
         token = self._carried.pop(hook.run, None)
         if token is not None:
             await operations.flushed(token)
-        if hook.run is not None and hook.event != "SubagentStop":
-            await self._begin(ask, hook.run)
+        if hook.run is not None:
+            hook = hook._replace(run=self._name(hook.run))
+            if hook.event != "SubagentStop":
+                await self._begin(ask, str(hook.run))
         match hook.event:
             case "SessionStart" | "SessionEnd" | "StopFailure":
                 await self._state(ask, is_busy=False, model=hook.members.get("model", ""))
@@ -130,6 +135,8 @@ class Hooks:
     # ------------------------------------------------------------ events
 
     async def _prompt(self, ask: Ask, hook: HookCall) -> Reply:
+        if hook.run is not None:  # its parent asked it: no person spoke, and the session's state is its own
+            return await self._mail(ask, hook, "prompt")
         text = hook.members.get("prompt", "")
         is_ours = bool((await ask("host.seen", text=text))["ours"])
         if not is_ours and not text.lstrip().startswith(MACHINE_MADE):
@@ -157,6 +164,8 @@ class Hooks:
         reply = await self._mail(ask, hook, "turn_end")
         if reply.taken is None:
             self._runs.discard(run)
+            own = run.partition(AGAIN)[0]
+            self._ended[own] = self._ended.get(own, 0) + 1
             await ask("host.run_end", run=run)
             return Reply({})
         return reply
@@ -165,6 +174,11 @@ class Hooks:
         if run not in self._runs:
             self._runs.add(run)
             await ask("host.run_begin", run=run)
+
+    def _name(self, own: str) -> str:
+        """Return the run that a subagent's id stands for now: one that was asked again is another run."""
+        count = self._ended.get(own, 0)
+        return f"{own}{AGAIN}{count + 1}" if count else own
 
     def _note_call(self, hook: HookCall) -> None:
         call = hook.members.get("call")

@@ -6,6 +6,7 @@ Rule 3: no presence before the session is known, or 2 s have passed, or a tool w
 Rule 4: a bad line is one error and costs nothing else; the end of the input or of the host ends the
 process within `EXIT_S`, and no mail counts as read from then on.
 Rule 5: arguments are closed: what a tool's schema does not name never reaches an operation.
+Rule 6: a server that its host started for a subagent joins the root of the session, as a run of it.
 
 Source: DESIGN.md 2; reference/native.md 132 to 137; reference/harnesses.md 4, 5; reliability.md 3.3, K33.
 """
@@ -36,7 +37,7 @@ from tieline.adapters.stdio.pipes import TOO_LONG, Inlet, Outlet, end_within
 from tieline.errors import ProtocolError, RecoveryRequired, Refused, TielineError
 from tieline.model.identity import Peer
 from tieline.runtime import loops
-from tieline.runtime.joined import JOIN_VARIABLE, join
+from tieline.runtime.joined import JOIN_VARIABLE, join, root_beside
 from tieline.runtime.options import RootOptions
 from tieline.runtime.root import open_root
 from tieline.wire import jsonrpc
@@ -116,6 +117,8 @@ class Door:
         self._opened: asyncio.Future[Root] | None = None
         self._failed_at: float | None = None
         self._openings: list[asyncio.Task[None]] = []
+        self._joining = asyncio.Lock()
+        self._is_joined = False
 
     async def run(self) -> int:
         """Serve until the host left; withdraw presence; return 0, or 1 where not one line was taken."""
@@ -207,7 +210,10 @@ class Door:
         except Refused as error:
             self._outbound.put(_failure(call, error))
             return
+        call.thread = hosts.thread({**meta, "sessionId": call.session} if call.hook is not None else meta)
         if call.hook is not None:
+            if call.thread and call.hook.run is None:
+                call.hook = call.hook._replace(run=call.thread)
             # From now on the hooks say which session it is: the environment's goes stale with a new one.
             self._hooks.session = call.session
             self._hooks.is_codex = "codex" in self._answers.client
@@ -231,7 +237,9 @@ class Door:
 
     async def _open_root(self, opened: "asyncio.Future[Root]") -> None:
         client, options = self._answers.client, self._options
-        self._session = options.session or hosts.session(client, self._environment, self._answers.meta)
+        # A thread may be a subagent's: the call that names it says whose session it is in.
+        meta = {name: value for name, value in self._answers.meta.items() if name != "threadId"}
+        self._session = options.session or hosts.session(client, self._environment, meta)
         self._is_published = self._session != ""
         root_options = RootOptions(
             workspace=options.workspace or hosts.workspace(client, self._environment),
@@ -279,6 +287,8 @@ class Door:
         """Return what serves a call: the root is open then, and those it writes to can find it."""
         assert isinstance(call, _ToolCall), "this door admits tool calls only"
         root = await asyncio.shield(self._open())
+        if call.thread:
+            root = await self._join(root, call)
         await self._publish(root, call.session)
         operations: Operations = root.operations
         actor = root.operations.root_actor._replace(door="mcp", is_host=call.is_of_host)
@@ -290,6 +300,26 @@ class Door:
         if isinstance(answered, str) and run is None:
             await operations.call(actor, "host.answered", {"messageId": answered})
         return operations
+
+    async def _join(self, root: Root, call: "_ToolCall") -> Root:
+        """Return the root of the session whose subagent this server is for, joined; without one, our own."""
+        async with self._joining:
+            if self._is_joined:
+                return await asyncio.shield(self._open())
+            own = str(root.who().get("instanceId", ""))
+            path = await asyncio.get_running_loop().run_in_executor(None, root_beside, call.session, own)
+            if path is None:
+                return root
+            try:
+                joined = await join(path, call.thread)
+            except TielineError:
+                return root
+            self._is_joined = self._is_published = True
+            self._session = call.session
+            self._opened = asyncio.get_running_loop().create_future()
+            self._opened.set_result(joined)
+            await root.close()
+            return joined
 
     async def _publish(self, root: Root, session: str) -> None:
         is_news = session not in ("", self._session) and not self._options.session
@@ -327,7 +357,8 @@ class Door:
 
     async def _watch_root(self, root: Root) -> None:
         await root.shutdown.wait()
-        self._leaving.set()
+        if not self._is_joined:
+            self._leaving.set()
 
     async def _watch_parent(self) -> None:
         """End when the host died, also where another process holds the pipes open."""
@@ -348,6 +379,7 @@ class _ToolCall(Call):
     is_of_host = False
     hook: HookCall | None = None
     session = ""
+    thread = ""  # of a subagent that this server is for
 
 
 def _fill(call: _ToolCall, name: str, arguments: object, *, is_model: bool) -> None:

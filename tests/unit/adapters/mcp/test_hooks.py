@@ -214,3 +214,28 @@ def test_session_events_say_idle_and_which_model(event: str) -> None:
     bench = Bench()
     assert bench.tell(event, model="m-1") == {}
     assert bench.asked("host.state") == [{"busy": False, "model": "m-1"}]
+
+
+def test_prompt_of_a_subagent_is_no_persons_and_leaves_the_session_as_it_is() -> None:
+    """Its parent asked it: budgets and the session's state stay, and its mail comes with it."""
+    bench = Bench(is_codex=True)
+    bench.waiting = MAIL
+    assert bench.tell("UserPromptSubmit", "a1", prompt="look there") != {}
+    assert [params["run"] for params in bench.asked("host.boundary")] == ["a1"]
+    assert bench.asked("host.user_prompt") == bench.asked("host.state") == []
+
+
+def test_subagent_that_is_asked_again_is_another_run() -> None:
+    """The id of a run is used once; its evidence still finds it."""
+    bench = Bench(is_codex=True)
+    for _ in range(2):
+        bench.tell("SubagentStart", "a1")
+        bench.tell("SubagentStop", "a1")
+    assert bench.asked("host.run_begin") == [{"run": "a1"}, {"run": "a1~2"}]
+    assert bench.asked("host.run_end") == [{"run": "a1"}, {"run": "a1~2"}]
+    bench.tell("PostToolUse", "a1")
+    bench.waiting = MAIL
+    bench.tell("PostToolUse", "a1")
+    bench.waiting = NOTHING
+    assert bench.tell("PostToolUse", "a1") == {}
+    assert bench.root.was_flushed == ["t1"]

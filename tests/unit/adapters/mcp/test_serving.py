@@ -462,6 +462,69 @@ def test_reply_of_the_model_is_told_as_evidence_before_it_is_sent() -> None:
     play(story)
 
 
+SUBAGENT = {"threadId": "t", "sessionId": "s", "callId": "c"}
+
+
+def test_server_of_a_subagent_joins_the_root_of_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own root goes; what its hooks and its model say goes to the other, as the run of that thread."""
+    joined, asked = FakeRoot(), []
+
+    async def join(path: str, run: str) -> FakeRoot:
+        asked.append((path, run))
+        return joined
+
+    monkeypatch.setattr(door, "join", join)
+    monkeypatch.setattr(door, "root_beside", lambda session, _own: "/c" if session == "s" else None)
+
+    async def story(stage: Stage) -> None:
+        for method in ("host.run_begin", "host.boundary", "list_peers"):
+            joined.operations.gives(method, {"text": "", "token": None, "senders": [], "peers": []})
+        hook = {"event": "UserPromptSubmit", "session": "s", "payload": {"prompt": "look"}}
+        stage.call(1, "tieline_host", hook, threadId="t")
+        await stage.result()
+        stage.call(2, "list_peers", **SUBAGENT)
+        await stage.result()
+        assert asked == [("/c", "t")]
+        assert stage.root.is_closed
+        assert stage.root.options[0].session == ""
+        assert stage.root.published == []
+        told = [(method, params.get("run")) for _actor, method, params, _id in joined.operations.asked]
+        assert told == [("host.run_begin", "t"), ("host.boundary", "t"), ("list_peers", None)]
+
+    play(story, client="codex-mcp-client")
+    assert joined.is_closed
+
+
+def test_server_of_a_subagent_without_a_root_of_its_session_is_a_peer_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody is left without an address."""
+    monkeypatch.setattr(door, "root_beside", lambda _session, _own: None)
+
+    async def story(stage: Stage) -> None:
+        stage.root.operations.gives("list_peers", {"peers": []})
+        stage.call(1, "list_peers", **SUBAGENT)
+        assert "text" in (await stage.result())["content"][0]
+        assert stage.root.options[0].session == "s"
+        assert not stage.root.is_closed
+
+    play(story, client="codex-mcp-client")
+
+
+def test_server_among_several_threads_is_not_listed_before_it_is_known_whose_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lone thread is the session; of several, one may be a subagent's."""
+    monkeypatch.setattr(door, "PUBLISH_S", 0.01)
+    for seen, published in (("lone", ["lone"]), ("", [None]), (None, [])):
+        monkeypatch.setattr(door, "session_seen", lambda _client, _environment, seen=seen: seen)
+
+        async def story(stage: Stage) -> None:
+            await asyncio.sleep(0.2)
+
+        assert play(story, client="codex-mcp-client").root.published == published
+
+
 def test_session_with_a_door_of_its_own_is_pushed_into(monkeypatch: pytest.MonkeyPatch) -> None:
     """The root gets the way that the client and the environment name."""
     monkeypatch.setenv("CLAUDE_CODE_MESSAGING_SOCKET", "/s")
