@@ -96,6 +96,7 @@ class Program:
 
     def __init__(self, command: Sequence[str], place: Place) -> None:
         self.command, self.place = tuple(command), place
+        self.more: Mapping[str, str] = {}  # variables of the person who starts it
         place.home.mkdir(parents=True, exist_ok=True)
         place.work.mkdir(parents=True, exist_ok=True)
 
@@ -138,6 +139,7 @@ class Program:
             "SHELL": "/bin/sh",
             "NO_PROXY": "127.0.0.1,localhost",
             **self.variables(),
+            **self.more,
         }
 
     def started(self, prompt: str, *words: str) -> "Run":

@@ -23,6 +23,7 @@ class ClaudeCode(Program):
         project = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
         state: dict[str, Any] = {
             "hasCompletedOnboarding": True,
+            "hasSeenAutoDefaultNudge": True,
             "theme": "dark",
             "projects": {str(self.place.work): project},
         }
