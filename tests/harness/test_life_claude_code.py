@@ -49,8 +49,9 @@ def set_up(program: Program, *extras: str, **settings: str) -> Program:
     (program.place.shared / "config.toml").write_text("\n".join(["[communication]", *lines, ""]))
     folder = program.place.home / "claude"
     edit(folder / ".claude.json", lambda held: held.update(hasSeenAutoDefaultNudge=True))
-    # The mode of a new installation asks a server elsewhere about each command.
-    permissions = {"allow": ["mcp__tieline", "Bash"], "defaultMode": "acceptEdits"}
+    # The mode of a new installation asks a server elsewhere about each command. That the model may use our
+    # tools unasked is setup's own entry.
+    permissions = {"allow": ["Bash"], "defaultMode": "acceptEdits"}
     edit(folder / "settings.json", lambda held: held.update(permissions=permissions))
     environment = {**program.environment(), "TIELINE_HOME": str(program.place.shared)}
     place = harness.place(environment, "")._replace(command=(tieline,))
@@ -327,17 +328,20 @@ def test_gate_stops_a_command_of_the_model_with_the_reason_until_it_waits_its_tu
     model.script("GATE-1901", Call("Bash", {"command": "./ledger", "description": "x"}), Call("Bash", told))
     holder = [tieline, "run", "--resource", "machine/ledger", "--", "sh", "-c", wait]
     with subprocess.Popen(holder, cwd=work, env=mine) as process, program.window() as window:
-        window.until(*program.ready)
-        until((work / "held").exists)
-        window.type("Please GATE-1901\r")
-        request = model.with_result("machine/ledger", SECONDS_MAX)
-        assert "held by" in request.seen.results()[-1]
-        time.sleep(2)
-        assert not (work / "ran").exists()
-        (work / "free").touch()
-        assert process.wait(SECONDS_MAX) == 0
-        model.with_result("LEDGER-RAN", SECONDS_MAX)
-        assert (work / "ran").read_text() == "LEDGER-RAN\n"
+        try:
+            window.until(*program.ready)
+            until((work / "held").exists)
+            window.type("Please GATE-1901\r")
+            request = model.with_result("machine/ledger", SECONDS_MAX)
+            assert "held by" in request.seen.results()[-1]
+            time.sleep(2)
+            assert not (work / "ran").exists()
+            (work / "free").touch()
+            assert process.wait(SECONDS_MAX) == 0
+            model.with_result("LEDGER-RAN", SECONDS_MAX)
+            assert (work / "ran").read_text() == "LEDGER-RAN\n"
+        finally:
+            (work / "free").touch()
 
 
 def test_two_windows_that_answer_each_other_stop_at_the_budget(
