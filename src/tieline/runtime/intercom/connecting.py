@@ -129,7 +129,11 @@ class Client:
         self._line = await link.join(self, sock)
         self._line.number = 1
         self._flush()
-        await self._registered
+        try:
+            await self._registered
+        except asyncio.CancelledError:
+            await self.disconnect()  # else the broker would list a session that nobody holds
+            raise
 
     # ------------------------------------------------------------ what is told
 
@@ -305,9 +309,9 @@ class Client:
 
     def lost(self, _number: int) -> None:
         """The socket is closed."""
+        self._ended.set()
         self._link.receive_eof()
         self._drain()
-        self._ended.set()
 
     def _flush(self) -> None:
         data = self._link.data_to_send()
@@ -356,12 +360,12 @@ class Client:
         error = Refused("PEER_OFFLINE", event.reason, is_retryable=True)
         for kind, name in event.unanswered:
             self._fail(kind, name, event.reason)
+        if self._line is not None:
+            self._line.close()
         if not self._registered.done():
             self._registered.set_exception(error)
         elif self._on_error is not None and not self._is_leaving:
-            self._on_error(error)
-        if self._line is not None:
-            self._line.close()
+            self._on_error(error)  # last: it is the caller's, and may raise
 
     def _fail(self, kind: str, name: str, reason: str) -> None:
         future = self._waiting.get((kind, name))

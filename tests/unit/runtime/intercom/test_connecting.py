@@ -9,6 +9,7 @@ import pytest
 from tests.unit.runtime.intercom.kit import intercom_of, station, until
 from tieline import Client, connect
 from tieline.errors import OutcomeUnknown, Refused, UsageError
+from tieline.runtime.intercom.connecting import CLOSE_SECONDS
 
 pytestmark = pytest.mark.asyncio
 HINT = {"tool": "publish", "commandId": "01234567-89ab-cdef-0123-456789abcdef"}
@@ -158,3 +159,47 @@ async def test_client_answers_nobody(private_home: Path) -> None:
                 await roster.read("last", client.session_id, {"offset": 0})
             with pytest.raises(Refused, match="publication_unavailable"):
                 await roster.read("receipt", client.session_id, {"rootSessionId": "c", "messageId": "m"})
+
+
+async def test_connecting_that_is_cancelled_leaves_no_session(private_home: Path) -> None:
+    """The socket is closed, so that the broker lists nobody whom no program holds."""
+    folder = private_home / "i"
+    folder.mkdir(mode=0o700)
+    ended = asyncio.Event()
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(-1)
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_unix_server(mute, str(folder / "broker.sock"))
+    connecting = asyncio.create_task(connect(spawn=False, session=SESSION))
+    await asyncio.sleep(0.1)
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    async with asyncio.timeout(2):
+        await ended.wait()
+    server.close()
+
+
+async def test_callback_of_the_caller_that_raises_leaves_nothing_open(private_home: Path) -> None:
+    """What waited is told, the socket is closed, and leaving waits for nothing; the error is the loop's."""
+    async with station(private_home) as at:
+        told: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+
+        def raising(_error: Exception) -> None:
+            raise ValueError
+
+        client = await connect(spawn=False, session=SESSION, environment=at.environment, on_error=raising)
+        assert client._line is not None
+        assert client._line._transport is not None
+        client._line._transport.abort()
+        await until(lambda: told)
+        assert isinstance(told[0], ValueError)
+        begun = loop.time()
+        await client.disconnect()
+        assert loop.time() - begun < CLOSE_SECONDS / 2
+        loop.set_exception_handler(None)
