@@ -4,7 +4,9 @@ What is configured is what `tieline setup codex --with trust` writes, with a con
 """
 
 import contextlib
+import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -243,12 +245,97 @@ def test_subagent_is_a_run_of_its_session_with_mail_of_its_own(
     assert not any(one.seen.count("U-6006") for one in mains)
 
 
-def test_model_that_calls_the_tool_of_the_hooks_is_refused(
-    open_program: Opener, model: ModelServer, shared: Path
+def files_of(program: Program) -> dict[str, bytes]:
+    """Return the bytes of the files that `setup` writes, of those that are there."""
+    folder = program.place.home / "codex"
+    return {path.name: path.read_bytes() for path in folder.glob("*") if path.suffix in (".toml", ".json")}
+
+
+def test_model_that_calls_the_tool_of_the_hooks_is_refused_and_unsetup_leaves_nothing(
+    open_program: Opener, model: ModelServer
 ) -> None:
-    """What a hook says moves budgets and evidence."""
-    program = wired(open_program("codex", is_wired=False))
+    """What a hook says moves budgets and evidence. What setup wrote goes to the byte, after a run too."""
+    program = open_program("codex", is_wired=False)
+    before = files_of(program)
+    wired(program)
+    assert set(files_of(program)) == {"config.toml", "hooks.json"}
     faked = {"event": "UserPromptSubmit", "session": "x", "payload": {"prompt": "go on"}}
     model.script("FAKE-IT", Call("tieline_host", faked), Say("Tried."))
     assert program.run("FAKE-IT", seconds=SECONDS_MAX).code == 0
     assert any("CAPABILITY_DENIED" in text for text in turns(model)[-1].seen.results())
+    set_up(program, "unsetup")
+    assert files_of(program) == before
+
+
+def test_two_sessions_in_one_folder_are_two_peers(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """Mail for one is shown to that one alone."""
+    program = wired(open_program("codex", is_wired=False))
+    held = threading.Event()
+    for token in ("FIRST-ONE", "SECOND-ONE"):
+        model.script(token, Call("list_peers"), Call("list_peers", {}, held), Say("Done."))
+    with (
+        Neighbour(shared, private_home / "n", "reviewer") as neighbour,
+        program.started("FIRST-ONE") as first,
+        program.started("SECOND-ONE") as second,
+    ):
+        peers = []
+        for token in ("FIRST-ONE", "SECOND-ONE"):
+            request = model.wait(
+                lambda seen, token=token: seen.last_user_with(token) >= 0 and bool(seen.results()),
+                SECONDS_MAX,
+            )
+            peers.append(document(request.seen.results()[0])["self"])
+        assert len({peer["sessionId"] for peer in peers}) == len({peer["instanceId"] for peer in peers}) == 2
+        sent = neighbour.send(peers[0]["peerId"], "For the first. F-7001")
+        held.set()
+        await_state(neighbour, sent["messageId"], "consumed")
+        assert first.ended(SECONDS_MAX).code == second.ended(SECONDS_MAX).code == 0
+    shown = [request for request in turns(model) if request.seen.count("F-7001")]
+    assert shown
+    assert all(request.seen.last_user_with("FIRST-ONE") >= 0 for request in shown)
+
+
+def server_of(window: Terminal) -> int:
+    """Return the process of our server that this window started."""
+    pid = window.process.pid
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            status, words = (entry / "stat").read_text(), (entry / "cmdline").read_bytes().split(b"\0")
+            if int(status.rpartition(")")[2].split()[1]) == pid and b"mcp" in words:
+                return int(entry.name)
+    raise AssertionError("the window has no server of ours")
+
+
+def test_window_lives_on_without_its_root_and_is_the_same_session_when_resumed(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """A root that was killed is never told to have shown anything; resumed, the session has a root anew."""
+    program = wired(open_program("codex", is_wired=False))
+    with Neighbour(shared, private_home / "n", "reviewer") as neighbour:
+        with program.window() as window:
+            window.until(*program.ready)
+            window.type("Please HELLO\r")
+            window.until("Understood.")
+            peer = await_peer(neighbour, activity="idle", busy=False)
+            sent = neighbour.send(peer["peerId"], "Never shown. K-8001")
+            os.kill(server_of(window), signal.SIGKILL)
+            mark = window.mark()
+            window.type("Please GO-ON\r")
+            window.until("Understood.", since=mark)
+        assert not any(request.seen.count("K-8001") for request in model.requests)
+        assert "consumed" not in str(neighbour.status(sent["messageId"]))
+        with program.window("resume", "--last") as window:
+            window.until(*program.ready)
+            again = await_peer(neighbour, sessionId=peer["sessionId"], busy=False)
+            assert again["instanceId"] != peer["instanceId"]
+            early = neighbour.send(again["peerId"], "While it compacts. C-8002")
+            mark = window.mark()
+            window.type("/compact\r")
+            window.until("compacted", "Compacted", since=mark)
+            window.type("Please GO-ON\r")
+            request = model.wait(lambda seen: bool(seen.tools) and seen.count("C-8002") > 0, SECONDS_MAX)
+            assert request.seen.count("C-8002") == 1
+            await_state(neighbour, early["messageId"], "consumed")
+    assert shown_once(model, "C-8002")
