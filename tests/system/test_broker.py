@@ -319,3 +319,55 @@ def test_broker_beside_a_live_process_with_a_dead_socket_fails_loudly(
         living.kill()
     after = start()
     assert after.started()
+
+
+class FullBroker(Broker):
+    """A broker on a disk that a test fills and empties."""
+
+    PROGRAM = (sys.executable, "-m", "tests.system.kit.full_broker")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.clause("K5", "intercom-131")
+def test_full_disk_refuses_new_mail_and_the_broker_goes_on(private_home: Path) -> None:
+    """New mail is refused, sessions talk on, kept mail arrives, and with room again the id is taken."""
+    room = private_home / "room"
+    room.write_text("100000000")
+    broker = FullBroker(private_home, FULL_BROKER_ROOM=str(room), PYTHONPATH=str(Path.cwd()))
+    with contextlib.ExitStack() as ends:
+        ends.callback(broker.kill)
+        assert broker.started()
+
+        def connected() -> Session:
+            session = Session(broker.socket)
+            ends.callback(session.close)
+            return session
+
+        one, other, child, main = (connected() for _ in range(4))
+        one.join_recorded("one", "session-one")
+        other.join("other")
+        group = {"cwd": "/srv", "model": "m", "rootSessionId": "r"}
+        main.say(type="register", session={**group, "name": "main"}, wakeOutcomes=1)
+        main_id = main.hear("registered")["sessionId"]
+        child.say(type="register", session={**group, "name": "child", "parentSessionId": "r"}, wakeOutcomes=1)
+        child_id = child.hear("registered")["sessionId"]
+        child.say(type="unregister", parked=True)
+        main.hear("session_left")
+        assert main.send(child_id, "kept")["type"] == "delivery_queued"
+        room.write_text("1")
+        time.sleep(0.5)
+        refused = [main.send(child_id, f"m-{number}", "x" * 100_000) for number in range(3)]
+        assert {one["type"] for one in refused} == {"delivery_failed"}
+        assert "No space" in refused[0]["reason"]
+        asked = one.send(main_id, "q", "x" * 100_000, expectsReply=True)
+        assert (asked["type"], asked["outcomeKnown"]) == ("delivery_failed", True)
+        assert other.send(main_id, "said")["type"] == "delivered"
+        assert main.hear("message")["message"]["id"] == "said"
+        assert broker.process.poll() is None
+        room.write_text("100000000")
+        time.sleep(0.5)
+        assert main.send(child_id, "m-1", "y")["type"] == "delivery_queued"
+        back = connected()
+        session = {**group, "name": "child", "parentSessionId": "r"}
+        back.say(type="register", requestedId=child_id, session=session, wakeOutcomes=1)
+        assert [back.hear("message")["message"]["id"] for _ in range(2)] == ["kept", "m-1"]

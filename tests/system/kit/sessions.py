@@ -92,6 +92,8 @@ class Session:
 class Broker:
     """One `tieline broker` of a test, in a place of its own."""
 
+    PROGRAM: tuple[str, ...] = ("tieline", "broker")
+
     def __init__(self, home: Path, *words: str, **variables: str) -> None:
         self.home = home
         self.environment: Mapping[str, str] = {
@@ -101,7 +103,7 @@ class Broker:
             **variables,
         }
         self.process = subprocess.Popen(
-            ["tieline", "broker", *words],
+            [*self.PROGRAM, *words],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -9,6 +9,7 @@ Rule 4: every open edge is in the journal, for whoever shows a person what other
 Source: reference/intercom.md 1.5 "Asks"; 100, 102.
 """
 
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -71,6 +72,7 @@ class Asks:
         mine = self._open.setdefault(asker_id, {})
         if letter.message_id in mine:
             return
+        before = dict(mine)
         if len(mine) >= ASKS_PER_ASKER_MAX:
             turn.rows.append(Drop("ask", row_key(mine.pop(next(iter(mine))))))
         content = letter.fields.get("content")
@@ -86,10 +88,18 @@ class Asks:
         )
         mine[letter.message_id] = ask
         turn.rows.append(Put("ask", row_key(ask), self._codec.dump(_document(ask))))
+        turn.undo.append(partial(self._reset, asker_id, before))
+
+    def _reset(self, asker_id: str, asks: dict[str, Ask]) -> None:
+        """Let exactly these asks of a session be open."""
+        self._open[asker_id] = asks
+        if not asks:
+            del self._open[asker_id]
 
     def close(self, ask: Ask, turn: Turn) -> None:
         """Close an edge."""
         mine = self._open.get(ask.asker_id, {})
+        turn.undo.append(partial(self._reset, ask.asker_id, dict(mine)))
         if mine.pop(ask.message_id, None) is not None:
             if not mine:
                 del self._open[ask.asker_id]

@@ -10,6 +10,7 @@ Source: reference/intercom.md 1.5 "Extension bus", 133.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from tieline.engine.brokering.contract import (
@@ -101,6 +102,11 @@ class Bus:
         elif place not in self._states and len(self._states) >= STATES_MAX:
             reason = "too_many_states"
         if not reason:
+            turn.otherwise = (
+                sender.link,
+                BusStateAnswered(asked.namespace, False, revision, "no_space", asked.request_id),
+            )
+            turn.undo.append(partial(self._reset, place, self._states.get(place)))
             revision += 1
             self._states[place] = (revision, asked.payload)
             turn.rows.append(Put("extension_state", _key(place), self._codec.dump(self._document(place))))
@@ -112,6 +118,12 @@ class Bus:
             output = BusState(asked.namespace, revision, asked.payload)
             for one in _speakers(sessions, place):
                 turn.say(one.link, output)
+
+    def _reset(self, place: _Place, state: tuple[int, Any] | None) -> None:
+        if state is None:
+            del self._states[place]
+        else:
+            self._states[place] = state
 
     def restore(self, document: Any) -> None:
         """Take a state that an earlier broker kept; ValueError where it is none."""

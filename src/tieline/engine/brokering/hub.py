@@ -39,6 +39,7 @@ from tieline.engine.brokering.contract import (
     SendAsked,
     StateCommitted,
     Tick,
+    Unkept,
     WakeTold,
 )
 from tieline.engine.brokering.features import RECORDED
@@ -117,6 +118,7 @@ class Hub:
         self._raw = RawSockets()
         self._idle_since_ms: int | None = now.mono_ms
         self._sweep_ms = now.mono_ms + SWEEP_MS
+        self._refusable: Turn | None = None
 
     @property
     def sessions_count(self) -> int:
@@ -167,6 +169,8 @@ class Hub:
                 turn.closes += self._raw.opened(command.link, command.process_id, now.mono_ms)
             case Tick():
                 self._tick(command, turn)
+            case Unkept():
+                self._take_back(turn)
             case Join():
                 if self._state.sessions.of_link(command.link) is None:
                     arrival.join(self._state, command, self._raw.ended(command.link), turn)
@@ -180,7 +184,18 @@ class Hub:
                 if session is not None:
                     session.change({"lastSeen": now.wall_ms})
                     _SAID[type(command)](self._state, session, command, turn)
-        return self._planned(turn)
+        plan = self._planned(turn)
+        if plan.is_refusable:
+            self._refusable = turn
+        return plan
+
+    def _take_back(self, turn: Turn) -> None:
+        """Undo what could not be kept, and tell who asked for it."""
+        refused, self._refusable = self._refusable, None
+        if refused is not None and refused.otherwise is not None:
+            for undo in reversed(refused.undo):
+                undo()
+            turn.say(*refused.otherwise)
 
     def _tick(self, command: Tick, turn: Turn) -> None:
         turn.closes += self._raw.expire(turn.now.mono_ms)

@@ -13,6 +13,7 @@ Source: specification of the intercom, "Send, ask, and reply"; reference/interco
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -174,7 +175,12 @@ class Mailbox:
         self._held[held.number] = held
         self._held_bytes += held.size_bytes
         turn.rows.append(Put("mail", _key(held), body))
+        turn.undo.append(partial(self._unhold, held))
         return True
+
+    def _unhold(self, held: Held) -> None:
+        del self._held[held.number]
+        self._held_bytes -= held.size_bytes
 
     def inherited_by(self, session: Session, others: Iterator[Session]) -> list[Held]:
         """Return the mail that belongs to one who is back, in order; `others` are all who are live."""
@@ -221,8 +227,13 @@ class Mailbox:
                 and held.handed_to is None
             ):
                 self._drop(held, turn)
+                turn.undo.append(partial(self._hold_again, held))
                 return held
         return None
+
+    def _hold_again(self, held: Held) -> None:
+        self._held = dict(sorted({**self._held, held.number: held}.items()))
+        self._held_bytes += held.size_bytes
 
     def settle(self, unread: Collection[int], turn: Turn) -> None:
         """Let go of what was handed over and stayed so; for links in `unread` the time starts anew."""

@@ -84,6 +84,10 @@ class Records:
         self._senders[record.target_id, record.message_id] = record.sender
         self._count += 1
 
+    def remove(self, record: Record) -> None:
+        """Forget a record: what it tells of did not happen."""
+        self._forget(self._by_sender[record.sender], record.message_id)
+
     def sweep(self, now_ms: int) -> None:
         """Forget what is older than an hour."""
         for sender, mine in list(self._by_sender.items()):

@@ -7,6 +7,7 @@ Rule 3: nothing is sent that its recipient would disconnect from: too large, or 
 Source: reference/intercom.md 1.2 to 1.5, 4.2, 4.6; 43 to 69, 100, 101.
 """
 
+from functools import partial
 from typing import Final
 
 from tieline.engine.brokering.asks import Ask
@@ -42,11 +43,13 @@ _STAGED: Final = "Queued for replace-mode delivery"
 _STAGING_FULL: Final = "Replace-mode delivery queue is full; retry after pending updates are delivered."
 _HELD: Final = "Recipient is away; held until it returns"
 _INVALID: Final = "Invalid message format"
+_NO_SPACE: Final = "No space on the disk to keep the message; nothing was delivered"
 
 
 def send(state: State, sender: Session, asked: SendAsked, turn: Turn) -> None:
     """Route one send and answer it."""
     letter, to = asked.letter, asked.to
+    turn.otherwise = (sender.link, Failed(asked.message_id, _NO_SPACE, "E_DELIVERY_FAILED"))
     if letter is None or to is None:
         turn.say(sender.link, Failed(asked.message_id, _INVALID, "E_INVALID_MESSAGE"))
         return
@@ -67,6 +70,7 @@ def send(state: State, sender: Session, asked: SendAsked, turn: Turn) -> None:
             if sender.features.is_recorded and not isinstance(answer, Failed):
                 record = Record(sender.place, target.id, to, letter, answer, turn.now.mono_ms)
                 state.records.add(record)
+                turn.undo.append(partial(state.records.remove, record))
     turn.say(sender.link, answer)
 
 
@@ -146,6 +150,8 @@ def _judged(
 def _routed(state: State, sender: Session, target: Session, letter: Letter, turn: Turn) -> Output:
     """Stage a message or deliver it now."""
     if letter.thread_id is not None and sender.features.stages_replacements and letter.guard is None:
+        thread = (sender.id, target.id, letter.thread_id)
+        turn.undo.append(partial(_restage, state, thread, state.staging.waiting(*thread)))
         if letter.is_ask or target.is_idle:
             due_ms = turn.now.mono_ms + STAGING_MS
             staged = Staged(sender.row(), target.id, letter, due_ms, turn.now.wall_ms)
@@ -154,6 +160,13 @@ def _routed(state: State, sender: Session, target: Session, letter: Letter, turn
             return Queued(letter.message_id, _STAGED)
         state.staging.replaced(sender.id, target.id, letter.thread_id)
     return _delivered(state, sender, target, letter, turn)
+
+
+def _restage(state: State, thread: tuple[str, str, str], before: Staged | None) -> None:
+    """Let that wait again in a thread which waited in it before."""
+    state.staging.replaced(*thread)
+    if before is not None:
+        state.staging.put(before)
 
 
 def _delivered(state: State, sender: Session, target: Session, letter: Letter, turn: Turn) -> Output:
@@ -212,6 +225,7 @@ def _supersede(state: State, sender: Session, target: Target, letter: Letter, tu
     state.mailbox.withdraw(sender.id, letter.supersedes, turn)
     record = state.records.find(sender.place, letter.supersedes, turn.now.mono_ms)
     if record is not None:
+        turn.undo.append(partial(setattr, record, "outcome", record.outcome))
         record.outcome = Failed(letter.supersedes, "Message was superseded", "E_DELIVERY_SUPERSEDED")
     if isinstance(target, Session):
         word = Controlled(

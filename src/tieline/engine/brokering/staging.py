@@ -59,6 +59,10 @@ class Staging:
         self._waiting[key] = staged
         return True
 
+    def waiting(self, sender_id: str, recipient_id: str, thread_id: str) -> Staged | None:
+        """Return what waits in a thread, or None."""
+        return self._waiting.get((sender_id, recipient_id, thread_id))
+
     def replaced(self, sender_id: str, recipient_id: str, thread_id: str) -> None:
         """Let go of what waits in a thread, because a newer update went on at once."""
         if (sender_id, recipient_id, thread_id) in self._waiting:

@@ -7,6 +7,7 @@ Rule 3: a failed wake is told to the askers that wait and can hear it; the mail 
 Source: specification of the intercom, "Send, ask, and reply"; reference/intercom.md 4.6, 104, 131.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 from tieline.engine.brokering.contract import WakeFailed, WakeTold, WakeWanted
@@ -77,6 +78,7 @@ class Wakes:
             self._waiting = {token: one for token, one in self._waiting.items() if one.main_link != link}
 
     def _ask(self, main: Session, child_id: str, message_id: str, token: str, turn: Turn) -> None:
+        turn.undo.append(partial(self._waiting.pop, token, None))
         self._waiting[token] = _Wake(main.link, child_id, message_id)
         turn.say(main.link, WakeWanted(token, child_id, message_id))
 

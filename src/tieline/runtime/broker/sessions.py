@@ -5,9 +5,11 @@ one with rows waits until they are on stable storage, and those behind it wait w
 meanwhile go with the next sync, all at once. Most plans have none and wait for nothing.
 
 Rule 1: of a plan, rows are durable before any output is written, outputs keep their order, closes come last.
-Rule 2: when rows cannot be kept, nothing of that plan or of a later one is said: this broker ends, and its
-    sessions ask the next one, which knows what was kept. Where rows are only let go of, and there is no room
-    even for that, they go with the next ones: the journal then knows too much, never too little.
+Rule 2: where there is no room for rows that somebody waits for, the hub takes its plan back and refuses;
+    until that is known no session is heard, so that nothing rests on it. Rows that nobody waits for, most
+    often of what is let go of, go with the next ones then.
+    When it is in doubt what was kept, nothing of that plan or of a later one is said: this broker ends, and
+    its sessions ask the next one, which knows.
 Rule 3: this module knows no frame and no rule of routing.
 Rule 4: a session is heard for as long as it takes its answers, and `HEARING_SECONDS` at a time: what it asks
     for is not made before it can be written, and the others have their turns between.
@@ -25,7 +27,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
-from tieline.engine.brokering.contract import Command, Delivery, Drop, Lost, Opened, Output, Plan, Put, Tick
+from tieline.engine.brokering.contract import (
+    Command,
+    Delivery,
+    Drop,
+    Lost,
+    Opened,
+    Output,
+    Plan,
+    Put,
+    Tick,
+    Unkept,
+)
 from tieline.engine.brokering.hub import Hub
 from tieline.errors import Refused
 from tieline.model.moment import Moment
@@ -129,7 +142,10 @@ class Sessions:
         self._plans: deque[Plan] = deque()
         self._writer = ThreadPoolExecutor(1, "mail")
         self._writing: asyncio.Future[None] | None = None
-        self._undropped: list[Put | Drop] = []  # what a full disk did not let go of
+        self._owed: dict[
+            tuple[str, str], Put | Drop
+        ] = {}  # what a full disk did not take, newest of each key
+        self._refusable: Plan | None = None  # not kept yet, and perhaps taken back
         self._kept_count = 0  # so many of the first plans are kept, and not said yet
         self._is_saying = False
         self._timer: asyncio.TimerHandle | None = None
@@ -205,7 +221,7 @@ class Sessions:
     def _may_hear(self, far: _Far) -> bool:
         # Who is gone or broke the rules gets no answer that could pile up for long.
         is_taking = far.is_lost or far.link.is_closed or not far.line.is_paused
-        return is_taking and len(self._plans) < PLANS_MAX
+        return is_taking and len(self._plans) < PLANS_MAX and self._refusable is None
 
     # ------------------------------------------------------------ what the hub orders
 
@@ -215,6 +231,8 @@ class Sessions:
 
     def _take(self, plan: Plan) -> None:
         self._deadline_ms, self._idle_since_ms = plan.deadline_ms, plan.idle_since_ms
+        if plan.is_refusable:
+            self._refusable = plan
         self._plans.append(plan)
         self._carry_out()
         self._arm()
@@ -237,33 +255,48 @@ class Sessions:
 
     def _keep(self) -> None:
         """Put the rows of the next plans on stable storage, in one sync."""
-        rows: list[Put | Drop] = []
-        count = 0
+        plans: list[Plan] = []
+        row_count = 0
         for plan in self._plans:
-            if count and len(rows) + len(plan.rows) > ROWS_PER_COMMIT_MAX:
+            if plans and row_count + len(plan.rows) > ROWS_PER_COMMIT_MAX:
                 break
-            rows += plan.rows
-            count += 1
-        rows, self._undropped = self._undropped + rows, []
+            row_count += len(plan.rows)
+            plans.append(plan)
+        rows = [*self._owed.values(), *(row for plan in plans for row in plan.rows)]
         self._writing = self._loop.run_in_executor(self._writer, self._keeping.commit, rows)
-        self._writing.add_done_callback(partial(self._kept, count, rows))
+        self._writing.add_done_callback(partial(self._kept, plans))
 
-    def _kept(self, plan_count: int, rows: list[Put | Drop], done: "asyncio.Future[None]") -> None:
+    def _kept(self, plans: list[Plan], done: "asyncio.Future[None]") -> None:
         self._writing = None
         self.failure = done.exception()
-        is_full = isinstance(self.failure, Refused) and self.failure.code == "QUEUE_FULL"
-        if is_full and not any(isinstance(row, Put) for row in rows):
-            self.failure, self._undropped = None, rows
+        if isinstance(self.failure, Refused) and self.failure.code == "QUEUE_FULL":
+            self.failure = None
+            self._owe(plans)
+        elif self.failure is None:
+            self._owed = {}
         if self.failure is not None:
             self.is_over.set()
             return
-        self._kept_count = plan_count
-        was_full = len(self._plans) >= PLANS_MAX
+        self._kept_count = len(plans)
+        is_hearing_again = len(self._plans) >= PLANS_MAX
+        if any(plan is self._refusable for plan in plans):
+            self._refusable, is_hearing_again = None, True
         self._carry_out()
         self._arm()
-        if was_full:
+        if is_hearing_again:
             for number in [number for number, far in self._links.items() if far.unheard]:
                 self._hear(number)
+
+    def _owe(self, plans: list[Plan]) -> None:
+        """Let the rows of these plans go with the next ones; those of a refusable one are refused."""
+        for place, plan in enumerate(plans):
+            if plan is self._refusable:
+                answer = self._plans[place] = self._hub.handle(Unkept(), self._clock())
+                self._deadline_ms, self._idle_since_ms = answer.deadline_ms, answer.idle_since_ms
+                continue
+            for row in plan.rows:
+                self._owed.pop((row.kind, row.key), None)
+                self._owed[row.kind, row.key] = row
 
     def _say(self, plan: Plan) -> None:
         spoken: dict[int, _Far] = {}
@@ -307,6 +340,8 @@ class Sessions:
 
     def _ring(self) -> None:
         self._timer = None
+        if self._refusable is not None:
+            return  # the timer is set anew when it is known what was kept
         now_ms = self._clock().mono_ms
         if self._idle_since_ms is not None and now_ms >= self._idle_since_ms + IDLE_MS:
             self.is_over.set()

@@ -6,7 +6,18 @@ import pytest
 
 from tests.scripts.room import Room
 from tieline.engine.brokering import hub
-from tieline.engine.brokering.contract import Command, Join, Leave, ListAsked, Lost, Opened, Plan, Put, Tick
+from tieline.engine.brokering.contract import (
+    Command,
+    Join,
+    Leave,
+    ListAsked,
+    Lost,
+    Opened,
+    Plan,
+    Put,
+    Tick,
+    Unkept,
+)
 from tieline.engine.brokering.features import DIRECT
 from tieline.engine.brokering.hub import Hub
 from tieline.model.moment import Moment
@@ -17,7 +28,7 @@ NOW = Moment(10_000, 1_000)
 
 def test_every_command_has_its_room() -> None:
     """A command is judged by the hub itself or has an entry of the table."""
-    assert set(typing.get_args(Command)) == set(hub._SAID) | {Opened, Lost, Join, Tick}
+    assert set(typing.get_args(Command)) == set(hub._SAID) | {Opened, Lost, Join, Tick, Unkept}
 
 
 def test_word_over_a_link_without_a_session_changes_nothing() -> None:

@@ -21,10 +21,11 @@ from tieline.engine.brokering.contract import (
     Put,
     Row,
     Tick,
+    Unkept,
 )
 from tieline.engine.brokering.features import DIRECT
 from tieline.engine.brokering.hub import Hub
-from tieline.errors import Refused
+from tieline.errors import RecoveryRequired, Refused
 from tieline.model.moment import Moment
 from tieline.runtime.broker.sessions import IDLE_MS, Sessions
 from tieline.wire.intercom.protocol import BrokerLink
@@ -172,13 +173,13 @@ async def test_words_wait_for_rows_and_later_words_wait_behind_them(ground: Grou
 
 
 @pytest.mark.clause("I42", "K4")
-async def test_rows_that_cannot_be_kept_end_the_broker_without_a_word(ground: Ground) -> None:
+async def test_rows_in_doubt_end_the_broker_without_a_word(ground: Ground) -> None:
     """Nothing of that plan or of a later one is said; the links are cut."""
     number, line = ground.join()
     ground.plans(
         Plan(rows=(ROW,), outputs=((number, Departed("1")),)), Plan(outputs=((number, Departed("2")),))
     )
-    ground.keeping.error = Refused("QUEUE_FULL", "full")
+    ground.keeping.error = RecoveryRequired("in doubt")
     ground.say(number, type="list", requestId="1")
     ground.say(number, type="list", requestId="2")
     async with asyncio.timeout(5):
@@ -422,3 +423,70 @@ async def test_full_disk_that_lets_nothing_go_ends_no_broker(ground: Ground) -> 
     ground.say(number, type="list", requestId="2")
     await ground.sessions.close()
     assert ground.keeping.commits == [[drop, ROW]]
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not is_true():  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.clause("K5", "intercom-131", "I4")
+async def test_full_disk_refuses_what_waits_for_it_and_the_broker_goes_on(ground: Ground) -> None:
+    """What stood before is said, the refused plan is not, its refusal is; rows nobody waits for go later."""
+    number, line = ground.join()
+    other, other_line = ground.join()
+    drop = Drop("mail", "0")
+    parked = Put("parked", "p", b"{}")
+    plans = [
+        Plan(rows=(drop, parked), outputs=((other, Departed("before")),)),
+        Plan(rows=(ROW,), outputs=((number, Departed("kept")),), is_refusable=True),
+        Plan(outputs=((number, Departed("later")),)),
+    ]
+
+    def answer(command: Command) -> Plan:
+        if isinstance(command, Unkept):
+            return Plan(outputs=((number, Departed("refused")),))
+        return plans.pop(0) if type(command).__name__ == "ListAsked" else Plan()
+
+    ground.hub.answer = answer
+    ground.keeping.may_go.clear()
+    ground.keeping.error = Refused("QUEUE_FULL", "full")
+    ground.say(other, type="list", requestId="1")
+    ground.say(number, type="list", requestId="2")
+    ground.keeping.may_go.set()
+    await until(lambda: len(said(line)) == 1)
+    assert (said(other_line), said(line)) == (["before"], ["refused"])
+    assert not ground.sessions.is_over.is_set()
+    ground.keeping.error = None
+    plans.insert(0, Plan(rows=(ROW,), outputs=((number, Departed("kept now")),), is_refusable=True))
+    ground.say(number, type="list", requestId="3")
+    ground.say(number, type="list", requestId="4")
+    await until(lambda: len(said(line)) == 3)
+    assert said(line)[1:] == ["kept now", "later"]
+    plans.append(Plan(rows=(ROW,), outputs=((number, Departed("and again")),), is_refusable=True))
+    ground.say(number, type="list", requestId="5")
+    await until(lambda: len(said(line)) == 4)
+    assert ground.keeping.commits == [[drop, parked, ROW], [ROW]]
+    await ground.sessions.close()
+
+
+@pytest.mark.clause("K5", "intercom-131")
+async def test_nothing_is_decided_on_what_may_yet_be_taken_back(ground: Ground) -> None:
+    """Until a refusable plan is kept, no session is heard and no time told; then they are, in their order."""
+    number, _ = ground.join()
+    other, _ = ground.join()
+    plans = [Plan(rows=(ROW,), deadline_ms=1, is_refusable=True)]
+    ground.hub.answer = lambda command: plans.pop(0) if plans else Plan()
+    ground.keeping.may_go.clear()
+    ground.say(number, type="list", requestId="1")
+    count = len(ground.hub.asked)
+    ground.say(other, type="list", requestId="2")
+    ground.say(number, type="list", requestId="3")
+    await asyncio.sleep(0.05)
+    assert len(ground.hub.asked) == count
+    ground.keeping.may_go.set()
+    await until(lambda: len(ground.hub.asked) >= count + 2)
+    asked = [one for one in ground.hub.asked[count:] if not isinstance(one, Tick)]
+    assert sorted(one.request_id for one in asked) == ["2", "3"]  # type: ignore[union-attr]
+    await ground.sessions.close()

@@ -18,6 +18,7 @@ from tieline.engine.brokering.contract.commands import (
     SendAsked,
     StateCommitted,
     Tick,
+    Unkept,
     WakeTold,
 )
 from tieline.engine.brokering.contract.orders import (
@@ -107,6 +108,7 @@ __all__ = [
     "SendAsked",
     "StateCommitted",
     "Tick",
+    "Unkept",
     "WakeFailed",
     "WakeTold",
     "WakeWanted",

@@ -33,6 +33,7 @@ __all__ = [
     "SendAsked",
     "StateCommitted",
     "Tick",
+    "Unkept",
     "WakeTold",
 ]
 
@@ -198,6 +199,10 @@ class Tick(msgspec.Struct, frozen=True):
     unread: frozenset[int] = frozenset()
 
 
+class Unkept(msgspec.Struct, frozen=True):
+    """There was no room for the rows of the last plan that is refusable: nothing of it was kept or said."""
+
+
 Command = (
     Opened
     | Lost
@@ -216,4 +221,5 @@ Command = (
     | ReadAnswered
     | WakeTold
     | Tick
+    | Unkept
 )
