@@ -16,7 +16,7 @@ from tieline.errors import Refusal
 from tieline.model.identity import Peer
 from tieline.model.moment import to_iso
 from tieline.model.receipt import Event
-from tieline.runtime import render
+from tieline.runtime import render, rings
 
 if TYPE_CHECKING:
     from tieline.runtime.intercom.intercom import Intercom
@@ -186,6 +186,11 @@ def checks(node: "Node") -> list[dict[str, Any]]:
     if node.book.presence_faults:
         unread = f"{node.book.presence_faults} presence files cannot be read"
         found.append(_ill("directory", unread, "see `tieline doctor`"))
+    if node.waits.cycles:
+        names = rings.names(node)
+        said = "; ".join(rings.sentence(cycle, names) for cycle in node.waits.cycles)
+        advice = "answer a question of the ring, or end a command that waits in it"
+        found.append(_ill("waits", f"a ring of waits, in which nobody goes on: {said}", advice))
     if node.windows is not None:
         found.append(_window_check(node.windows))
     if node.intercom is not None:

@@ -121,6 +121,10 @@ async def list_peers(node: "Node", actor: Actor, asked: ListPeers, _call: str | 
             render.descriptor(item, age_ms=node.book.age_ms(item.peer.instance)) for item in page.peers
         ],
     }
+    for shape in (result["self"], *result["peers"]):
+        waits_for = node.waits.waits_for(shape["peerId"])
+        if waits_for:
+            shape["waitsFor"] = waits_for
     if page.cursor is not None:
         result["cursor"] = page.cursor
     if reach is not Reach.ALL and node.book.other_projects_count:

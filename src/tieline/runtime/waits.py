@@ -101,6 +101,10 @@ class Waits:
         """Every wait that this root knows."""
         return self._graph.waits
 
+    def waits_for(self, peer_id: str) -> list[str]:
+        """Return for whom a peer waits, as far as this root knows, by peer id."""
+        return sorted({wait.awaited for wait in self.known if wait.waiter == peer_id})
+
     def watch(self) -> Watch:
         """Return a watch over the waits and rings."""
         return Watch(self._changed)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.runtime.roots import call, host_of, two
+from tieline.errors import Refusal, Refused
 from tieline.model.identity import Peer
 from tieline.runtime.root import Root
 
@@ -94,6 +96,8 @@ async def test_ring_that_is_answered_is_shown_no_more(private_home: Path) -> Non
             )
             await until(lambda: bool(alice.node.waits.cycles and bob.node.waits.cycles))
             await until(lambda: any(one.get("state") == "standing" for one in seen))
+            (ill,) = [check for check in alice.node.checks() if not check["ok"]]
+            assert (ill["name"], ":alice waits for :bob" in ill["text"]) == ("waits", True)
             view = (await call(alice, "local.waits"))["cycles"]
             assert [one["alias"] for one in view[0]["peers"]].count("alice") == 1
             await call(alice, "local.reply", messageId=ids[1], content="here")
@@ -114,6 +118,10 @@ async def test_question_that_nobody_returns_is_a_wait_and_no_ring(private_home: 
         assert (wait["waiterAlias"], wait["awaitedAlias"], wait["kind"]) == ("alice", "bob", "ask")
         assert wait["subject"] == message_id
         assert (await call(bob, "local.waits"))["waits"] == []
+        listed = await call(alice, "list_peers")
+        assert listed["self"]["waitsFor"] == [Peer(bob.node.instance).id]
+        assert "waitsFor" not in listed["peers"][0]
+        assert all(check["ok"] for check in alice.node.checks())
         assert (await waiting)["timedOut"] is True
 
 
@@ -129,3 +137,65 @@ async def test_watch_of_waits_ends_with_the_change(private_home: Path) -> None:
             after = await asyncio.wait_for(watching, 2)
             assert after["generation"] > before["generation"]
             assert [one["subject"] for one in after["waits"]] == ["m"]
+
+
+async def test_probe_of_a_stranger_is_answered_alike_and_leads_nowhere(private_home: Path) -> None:
+    """Whether our peer waits, exists or not: the answer is empty, nothing is passed on, no ring is named."""
+    async with two(private_home) as (alice, bob):
+        message_id = await question(alice, "bob")
+        own, other = Peer(alice.node.instance).id, Peer(bob.node.instance).id
+        far = alice.node.neighbours.far(bob.node.instance)
+        assert far is not None
+        with alice.node.waits.waiting(Peer(alice.node.instance), Peer(bob.node.instance), message_id):
+            await asyncio.sleep(0)
+            for to, path in ((own, [other]), (own, [own, other]), (Peer("nobody").id, [other])):
+                params = {"id": "x", "to": to, "path": path, "kinds": ["ask"] * len(path)}
+                assert alice.node.waits.probed(params, far) == {}
+            forged = {"id": "x", "to": own, "path": [Peer("carol").id], "kinds": ["ask"]}
+            refused = alice.node.waits.probed(forged, far)
+            assert isinstance(refused, Refusal)
+            assert refused.code == "INVALID_PARAMS"
+            outside = replace(far, standing=replace(far.standing, is_in_scope=False))
+            refused = alice.node.world.probed({}, outside)
+            assert isinstance(refused, Refusal)
+            assert refused.code == "SCOPE_DENIED"
+            assert alice.node.waits.cycles == ()
+
+
+async def test_far_end_that_knows_no_probes_is_asked_once(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A foreign end, or an older one of ours, is probed no more; the wait itself is known here."""
+    async with two(private_home) as (alice, bob):
+        message_id = await question(alice, "bob")
+        asked: list[str] = []
+
+        async def ask_peer(_instance: str, method: str, _params: dict[str, Any]) -> dict[str, Any]:
+            asked.append(method)
+            raise Refused("CAPABILITY_DENIED", "no Tieline end")
+
+        monkeypatch.setattr(alice.node, "ask_peer", ask_peer)
+        with alice.node.waits.waiting(Peer(alice.node.instance), Peer(bob.node.instance), message_id):
+            await asyncio.sleep(1.2)
+        assert asked == ["tieline.wait_probe"]
+        monkeypatch.setattr(bob.node.switchboard, "features", lambda _instance: frozenset({"send"}))
+        monkeypatch.setattr(bob.node, "ask_peer", ask_peer)
+        with bob.node.waits.waiting(Peer(bob.node.instance), Peer(alice.node.instance), message_id):
+            await asyncio.sleep(0.4)
+        assert len(asked) == 1
+
+
+async def test_ring_that_was_not_flushed_is_told_again(private_home: Path) -> None:
+    """What a read lost is told by the next one; what it delivered is not."""
+    async with two(private_home) as (alice, bob):
+        ids = await question(alice, "bob"), await question(bob, "alice")
+        own = Peer(alice.node.instance), Peer(bob.node.instance)
+        with alice.node.waits.waiting(*own, ids[0]), bob.node.waits.waiting(*reversed(own), ids[1]):
+            await until(lambda: bool(alice.node.waits.unread(own[0])))
+            first = await alice.operations.call(host_of(alice), "peer_messages", {"replyTo": ids[0]})
+            assert [one["type"] for one in first.result["events"]] == ["wait_cycle"]
+            assert first.taken is not None
+            assert alice.node.waits.unread(own[0]) == []
+            await alice.operations.unflushed(first.taken)
+            assert len((await call(alice, "peer_messages", replyTo=ids[0]))["events"]) == 1
+            assert (await call(alice, "peer_messages", replyTo=ids[0]))["events"] == []

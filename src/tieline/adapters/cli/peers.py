@@ -195,12 +195,21 @@ def _show(own: dict[str, Any] | None, peers: list[dict[str, Any]]) -> None:
     if own is not None:
         head = f"you are :{line(own.get('alias', '?'), 64)}  {line(own.get('peerId', ''), 64)}"
         write(paint(head, "bold") + f"  {line(own.get('project', ''), 64)}")
-    rows = [_row(peer) for peer in peers]
+    names = {one.get("peerId"): one.get("alias") for one in (own or {}, *peers)}
+    if own is not None and own.get("waitsFor"):
+        write(f"  {_waits(own, names)}")
+    rows = [_row(peer, names) for peer in peers]
     if rows:
         write(table(rows))
 
 
-def _row(peer: dict[str, Any]) -> tuple[str, ...]:
+def _waits(peer: dict[str, Any], names: dict[Any, Any]) -> str:
+    """Return for whom a peer waits."""
+    found = [f":{line(names[one], 64)}" if names.get(one) else line(one, 64) for one in peer["waitsFor"]]
+    return "waits for " + ", ".join(found)
+
+
+def _row(peer: dict[str, Any], names: dict[Any, Any]) -> tuple[str, ...]:
     name = f":{line(peer['alias'], 64)}" if peer.get("alias") else "(no alias)"
     if peer.get("ref"):
         name += f" [{line(peer['ref'], 16)}]"
@@ -212,6 +221,8 @@ def _row(peer: dict[str, Any]) -> tuple[str, ...]:
         words.append(line(availability.replace("_", " "), 32))
     if peer.get("contextPercent") is not None:
         words.append(f"context {line(peer['contextPercent'], 8)} %")
+    if peer.get("waitsFor"):
+        words.append(_waits(peer, names))
     age_ms = peer.get("ageMs")
     if isinstance(age_ms, int) and age_ms >= 10_000:
         words.append(f"seen {age_ms // 1_000} s ago")

@@ -238,3 +238,12 @@ def put_window(registry: Path, pid: int, name: str, project: str) -> None:
     for file, document in ((registry / f"{pid}.json", fields), (key, {"peerToken": "0" * 32})):
         file.write_text(json.dumps(document))
         file.chmod(0o600)
+
+
+def test_peers_shows_for_whom_one_waits(run: Run, fake_root: Make) -> None:
+    """By name where it is listed, else by id; for oneself, too."""
+    waiting = {**OTHER, "waitsFor": ["peer-1", "peer-9"]}
+    fake_root({"list_peers": {"self": {**SELF, "waitsFor": ["peer-2"]}, "peers": [waiting]}})
+    result = run("peers")
+    assert "  waits for :api" in result.out.splitlines()
+    assert "waits for :me, peer-9" in result.out

@@ -149,3 +149,13 @@ def test_requests_over_many_links_get_the_same_total(links: int) -> None:
     other.request(mapping.HELLO, mapping.hello())
     world.settle()
     assert other.end.told[0].refusal is None
+
+
+def test_probe_of_waits_is_answered_with_nothing() -> None:
+    """It reaches the root and becomes no command; its answer is empty."""
+    world = World()
+    joint = opened(world)
+    joint.request(mapping.PROBE, {"id": "x"})
+    world.settle()
+    assert [told.result for told in joint.end.told] == [{}]
+    assert world.submitted == []

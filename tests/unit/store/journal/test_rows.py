@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tests.faults.rows import every_kind, message, move
 from tieline.engine.contract import MoveRow, MuteRow, PruneRow, RunRow
 from tieline.errors import RecoveryRequired, Refused
+from tieline.store.journal import rows
 from tieline.store.journal.database import create_schema
 from tieline.store.journal.rows import (
     Bound,
@@ -15,6 +16,7 @@ from tieline.store.journal.rows import (
     content_size,
     insert,
     message_envelope,
+    read_portion,
     read_rows,
     remove_pruned,
 )
@@ -169,3 +171,34 @@ def test_content_size_is_not_below_what_is_bound() -> None:
         assert content_size(line) > sum(
             len(value) for value in line.columns if isinstance(value, bytes | str)
         )
+
+
+def test_portions_read_on_until_all_is_read(
+    monkeypatch: pytest.MonkeyPatch, connection: apsw.Connection
+) -> None:
+    """Messages and moves come in their orders, each once, also when both are cut; then nothing is left."""
+    monkeypatch.setattr(rows, "PORTION_ROWS_MAX", 2)
+    messages = [message(at, size=50) for at in (1, 2, 3, 4, 5)]
+    moves = [move(at, at - 5) for at in (6, 7, 8)]
+    store(connection, [*messages, *moves])
+    found: list = []
+    places = (0, 0)
+    for _ in range(9):
+        read = read_portion(connection, "f", *places)
+        found += [*read.messages, *read.moves]
+        places = (read.message_after, read.move_after)
+        if read.is_last:
+            break
+    assert sorted(found, key=lambda row: row.cursor) == [*messages, *moves]
+    assert read_portion(connection, "f", *places)[:2] == ((), ())
+    monkeypatch.setattr(rows, "PORTION_ROWS_MAX", 100)
+    monkeypatch.setattr(rows, "PORTION_BYTES", 10)
+    assert len(read_portion(connection, "f", 0, 0).messages) == 1
+
+
+def test_portion_with_a_damaged_row_is_refused(connection: apsw.Connection) -> None:
+    """What does not match its checksum is shown to nobody."""
+    store(connection, [message(1), move(2, 1)])
+    connection.execute("UPDATE move SET outcome = 'other'")
+    with pytest.raises(RecoveryRequired, match="row 2 of move"):
+        read_portion(connection, "f", 0, 0)

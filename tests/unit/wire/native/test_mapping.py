@@ -18,6 +18,7 @@ from tieline.engine.contract import (
     Transmit,
 )
 from tieline.engine.directory import Run
+from tieline.engine.probing import Probe
 from tieline.errors import Refusal
 from tieline.machine.admission import OUT_OF_SCOPE
 from tieline.model.identity import Peer
@@ -525,3 +526,29 @@ def test_directory_told_skips_descriptor_that_breaks_a_rule(change: dict[str, An
 def test_directory_told_in_another_form_is_none(result: dict[str, Any]) -> None:
     """An answer without a list says nothing of runs."""
     assert mapping.runs_told(result, FAR) is None
+
+
+def test_probe_is_taken_from_whom_the_link_proved_and_from_nobody_else() -> None:
+    """What a probe says is read back; its last peer must be the sender's, itself or one of its runs."""
+    root, run = Peer("far-1"), Peer("far-1", "r-1")
+    first, own = Peer("first").id, Peer("own").id
+    for sender in (root, run):
+        sent = Probe("id-1", own, (first, sender.id), ("ask", "resource"))
+        assert mapping.probe_asked(mapping.probe(sent, sender), "far-1") == sent
+    params = mapping.probe(Probe("id-1", own, (first, root.id), ("ask", "ask")), root)
+    for wrong in (
+        {"path": [first, Peer("other").id]},
+        {"path": [root.id, first]},
+        {"senderRunId": "r-2"},
+        {"path": []},
+        {"path": [root.id] * 33},
+        {"path": ["peer-x", root.id]},
+        {"kinds": ["ask"]},
+        {"kinds": ["ask", "mutex"]},
+        {"to": "peer-1"},
+        {"id": ""},
+        {"from": first},
+    ):
+        refused = mapping.probe_asked({**params, **wrong}, "far-1")
+        assert isinstance(refused, Refusal), wrong
+        assert refused.code == "INVALID_PARAMS"
