@@ -4,6 +4,8 @@ Rule 1: who joins is told so before anything else; then the others; then it gets
 Rule 2: a departure is told to those who could see who left, and to nobody else.
 Rule 3: a live id is granted to nobody else, unless both sides say that the newest wins. A parked child's id
     is granted to that child alone.
+Rule 4: a child parks under the id that it will ask for again, and only while it is not back under another:
+    mail would wait there for nobody.
 
 Source: specification of the intercom, "Discovery and groups", "Identity and targeting";
 reference/intercom.md 1.2, 1.3, 1.5, 3.
@@ -80,8 +82,9 @@ def _granted_id(state: State, command: Join) -> str:
 
 def leave(state: State, session: Session, turn: Turn, *, is_parked: bool) -> None:
     """Let a session go; `is_parked` counts for a child that can be woken."""
-    is_kept = is_parked and is_child(session) and session.features.wake_outcomes
     _end(state, session, turn)
+    is_kept = is_parked and is_child(session) and session.features.wake_outcomes
+    is_kept = is_kept and _comes_back(state, session)
     state.staging.sender_left(session.id)
     staged = state.staging.recipient_left(session.id)
     state.mailbox.link_lost(session.link)
@@ -92,6 +95,19 @@ def leave(state: State, session: Session, turn: Turn, *, is_parked: bool) -> Non
             state.mailbox.hold(absent, one.sender, one.letter, turn)
     for other in state.sessions.seen_by(session):
         turn.say(other.link, Departed(session.id))
+
+
+def _comes_back(state: State, session: Session) -> bool:
+    """Return whether anybody will come for mail under this id.
+
+    Nobody does for an id that was given in place of another, nor where the child is back already, registered
+    before its former life was heard to park.
+    """
+    is_own = session.wanted_id in (None, session.id)
+    return is_own and not any(
+        other.wanted_id == session.id and (other.scope, other.lineage) == (session.scope, session.lineage)
+        for other in state.sessions
+    )
 
 
 def _end(state: State, session: Session, turn: Turn) -> None:

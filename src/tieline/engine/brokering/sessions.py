@@ -38,11 +38,13 @@ class Session:
         "process_id",
         "scope",
         "told_ms",
+        "wanted_id",
     )
 
     def __init__(self, join: Join, session_id: str, process_id: int, now_ms: int) -> None:
         """Begin with what a registration says; `now_ms` is wall time."""
         self.link = join.link
+        self.wanted_id = join.wanted_id
         self.features: Features = join.features
         self.scope: str | None = join.scope
         self.lineage: Lineage | None = join.lineage

@@ -63,6 +63,23 @@ def test_parked_child_is_known_by_its_id_and_place() -> None:
     assert not room.journal
 
 
+@pytest.mark.clause("intercom-131", "I1")
+def test_child_whose_next_life_is_here_already_does_not_park() -> None:
+    """Nobody would come for the mail: a sender is told so; the next life, under another id, parks neither."""
+    room = Room()
+    room.join("main", rootSessionId="r")
+    room.join("kid", **CHILD)
+    again = room.join("again", **CHILD | {"id": "session-kid"})
+    assert again != "session-kid"
+    for name, session_id in (("kid", "session-kid"), ("again", again)):
+        room.send(name, {"type": "unregister", "parked": True})
+        message = {"id": name, "timestamp": 1, "content": {"text": "x"}}
+        room.send("main", {"type": "send", "to": session_id, "message": message})
+        assert room.heard("main")[-1]["type"] == "delivery_failed"
+    assert not room.journal
+    assert room.join("third", **CHILD | {"id": "session-kid"}) == "session-kid"
+
+
 @pytest.mark.clause("intercom-30")
 def test_bounded_kind_is_refused_beyond_its_number_and_its_link_closed() -> None:
     """The 129th is told and closed; one that takes its own place again is not."""
