@@ -8,7 +8,8 @@ machine.
 
 Rule 1: the flag may be there too long, which costs a hook its start; it is never missing for mail that waits.
 Rule 2: a file is a hint: the root decides what a hook is answered.
-Rule 3: both go with the root; those of a root that was killed go when the next one opens its own.
+Rule 3: all go with the root, but not those that its successor put there; those of a root that was killed go
+when the next one opens its own.
 
 Source: reference/harnesses.md 10, 11; DESIGN.md 3.
 """
@@ -126,16 +127,24 @@ class Flags:
         finally:
             self._take_away()
             if self._folder is not None:
-                self._folder.remove(self._host + DOOR_SUFFIX)
+                if self._host and self._is_our_door(self._folder, self._host):
+                    self._folder.remove(self._host + DOOR_SUFFIX)
                 self._folder.close()
                 self._folder = None
 
     def _take_away(self) -> None:
-        if self._folder is not None and self._session:
+        if self._folder is not None and self._session and self._is_our_door(self._folder, self._session):
             self._folder.remove(self._session)
             self._folder.remove(self._session + DOOR_SUFFIX)
             self._folder.remove(self._session + CLIENT_SUFFIX)
         self._session, self._is_up = "", False
+
+    def _is_our_door(self, folder: Directory, name: str) -> bool:
+        """Return whether no successor in the same session or host has put its own there meanwhile."""
+        try:
+            return folder.read(name + DOOR_SUFFIX, PATH_BYTES_MAX).decode() == self._node.who()["control"]
+        except (FileNotFoundError, ValueError, TielineError):
+            return True
 
     def _sweep(self, folder: Directory) -> None:
         """Remove what roots left that ended without a word: their endpoints are gone."""

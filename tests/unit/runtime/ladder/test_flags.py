@@ -81,3 +81,17 @@ async def test_door_of_the_harness_stands_whatever_its_session_and_goes_with_the
         left = {"host-4711.door", "s-2.door", "s-2.client"}
         assert {one.name for one in folder.iterdir()} == left
     assert list(folder.iterdir()) == []
+
+
+async def test_files_of_a_successor_stay_when_the_root_before_it_ends(private_home: Path) -> None:
+    """A harness starts a server anew before the old one is gone: the session and the process are the same."""
+    folder = private_home / "h" / "mail"
+    async with two(private_home) as (alice, bob):
+        for root in (alice, bob):
+            flags = Flags(root.node)
+            flags.open("s-1")
+            flags.open_host(4711)
+        await alice.close()
+        for name in ("s-1.door", "host-4711.door"):
+            assert (folder / name).read_text() == bob.who()["control"]
+        assert (folder / "s-1.client").exists()
