@@ -142,9 +142,10 @@ class Flags:
     def _is_our_door(self, folder: Directory, name: str) -> bool:
         """Return whether no successor in the same session or host has put its own there meanwhile."""
         try:
-            return folder.read(name + DOOR_SUFFIX, PATH_BYTES_MAX).decode() == self._node.who()["control"]
+            endpoint = folder.read(name + DOOR_SUFFIX, PATH_BYTES_MAX).decode()
         except (FileNotFoundError, ValueError, TielineError):
             return True
+        return endpoint == str(self._node.who()["control"])
 
     def _sweep(self, folder: Directory) -> None:
         """Remove what roots left that ended without a word: their endpoints are gone."""
