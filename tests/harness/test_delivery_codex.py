@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.model import Call, ModelServer, Request, Say
+from tests.harness.model import Call, Conversation, ModelServer, Request, Say
 from tests.harness.neighbour import Neighbour, document
 from tests.harness.programs import Program
 from tests.harness.terminal import Terminal
@@ -83,6 +83,11 @@ def turns(model: ModelServer) -> list[Request]:
     return [request for request in model.requests if request.seen.tools]
 
 
+def begun_by(token: str) -> Callable[[Conversation], bool]:
+    """Return what is true of a request of the session that was asked so, once a tool was called."""
+    return lambda seen: seen.last_user_with(token) >= 0 and bool(seen.results())
+
+
 def shown_once(model: ModelServer, mark: str) -> bool:
     """Return whether no request of the session shows the mark twice, and one shows it."""
     counts = [request.seen.count(mark, "user", "result", "system") for request in turns(model)]
@@ -140,8 +145,14 @@ def serving(program: Program) -> Iterator[Path]:
             time.sleep(0.05)
         yield folder
     finally:
+        # The socket itself is a file that Codex keeps elsewhere.
+        socket = (folder / "app-server-control.sock").resolve()
         process.terminate()
         process.wait()
+        for left in (socket, socket.with_name(socket.name + ".lock")):
+            left.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            socket.parent.rmdir()
 
 
 def attached(program: Program) -> Terminal:
@@ -225,9 +236,7 @@ def test_subagent_is_a_run_of_its_session_with_mail_of_its_own(
     model.script("MAIN-AGENT", spawned, waiting, Say("Main done."))
     model.script("SUB-AGENT", Call("list_peers"), Call("list_peers", {}, held), Say("Sub done."))
     with Neighbour(shared, private_home / "n", "reviewer") as neighbour, program.started("MAIN-AGENT") as run:
-        request = model.wait(
-            lambda seen: seen.last_user_with("SUB-AGENT") >= 0 and bool(seen.results()), SECONDS_MAX
-        )
+        request = model.wait(begun_by("SUB-AGENT"), SECONDS_MAX)
         sent_at.set()
         own = document(request.seen.results()[-1])["self"]
         listed = [peer for peer in neighbour.peers() if peer["project"] == PROJECT]
@@ -282,10 +291,7 @@ def test_two_sessions_in_one_folder_are_two_peers(
     ):
         peers = []
         for token in ("FIRST-ONE", "SECOND-ONE"):
-            request = model.wait(
-                lambda seen, token=token: seen.last_user_with(token) >= 0 and bool(seen.results()),
-                SECONDS_MAX,
-            )
+            request = model.wait(begun_by(token), SECONDS_MAX)
             peers.append(document(request.seen.results()[0])["self"])
         assert len({peer["sessionId"] for peer in peers}) == len({peer["instanceId"] for peer in peers}) == 2
         sent = neighbour.send(peers[0]["peerId"], "For the first. F-7001")
