@@ -337,6 +337,8 @@ async def test_case_135_incomplete_send_is_refused_before_it_is_written(
         message = {name: value for name, value in {**MESSAGE, **changes}.items() if value is not ...}
         assert await code(companion, "send", to="peer-a", message=message) == "invalid_input", case
     assert await code(companion, "send", to="", message=MESSAGE) == "invalid_input"
+    with pytest.raises(Failed, match="commandId is invalid: it must be a UUID"):
+        await companion.call("send", to="peer-a", message={**MESSAGE, **INVALID["hint with bad command"]})
     large = {**MESSAGE, "text": "\u00e9" * 524_288}
     assert await code(companion, "send", to="peer-a", message=large) == "too_large"
     assert await script.is_quiet()
