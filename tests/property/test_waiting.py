@@ -6,6 +6,8 @@ Source: tieline.engine.waiting; reference/reliability.md I30.
 import random
 from itertools import combinations, permutations
 
+import pytest
+
 from tieline.engine.waiting import Graph, Wait
 
 GRAPHS = 100_000
@@ -34,6 +36,7 @@ def rings_tried(hops: frozenset[tuple[str, str]]) -> list[tuple[str, ...]]:
     return sorted(order for order, needed in _RINGS if needed <= hops)
 
 
+@pytest.mark.clause("I30")
 def test_rings_of_random_graphs_are_those_that_trying_everything_finds() -> None:
     """Rings are named when they close, each once, and go when a hop goes: 100,000 random graphs agree."""
     chance = random.Random(7)

@@ -142,6 +142,7 @@ async def stage(home: Path, *names: str) -> AsyncIterator[Stage]:
             await agent.discard()
 
 
+@pytest.mark.clause("I30")
 async def test_two_crossing_questions_are_told_to_both_ends(private_home: Path) -> None:
     """A command that asks and a model that waits for the same one's answer: both learn it, and both go on."""
     async with stage(private_home, "alice", "bob") as play:
@@ -167,6 +168,7 @@ async def test_two_crossing_questions_are_told_to_both_ends(private_home: Path) 
         await play.no_ring()
 
 
+@pytest.mark.clause("I30")
 async def test_ring_of_three_questions_is_told_to_all_three_and_one_answer_breaks_it(
     private_home: Path,
 ) -> None:
@@ -189,6 +191,7 @@ async def test_ring_of_three_questions_is_told_to_all_three_and_one_answer_break
             assert asked[name].said.count("WAIT_CYCLE") == 1
 
 
+@pytest.mark.clause("I30")
 async def test_question_against_a_held_resource_is_told_to_both(private_home: Path) -> None:
     """One asks from within what it holds, the other waits for that: both commands say so, with ways out."""
     async with stage(private_home, "alice", "bob") as play:
@@ -206,6 +209,7 @@ async def test_question_against_a_held_resource_is_told_to_both(private_home: Pa
         await play.no_ring()
 
 
+@pytest.mark.clause("I30")
 async def test_two_resources_held_in_other_orders_are_told_to_both(private_home: Path) -> None:
     """Each holds one and waits for the other's: both commands name the ring; cancelling breaks it."""
     async with stage(private_home, "alice", "bob") as play:

@@ -271,6 +271,10 @@ class Root:
         """
         return await self._call("local.status", messageId=message_id)
 
+    async def waits(self) -> dict[str, Any]:
+        """Return who waits for whom, as far as this root knows, and the rings of it (docs/json-shapes.md)."""
+        return await self._call("local.waits")
+
     async def recover(self, instance: str, *, session: str | None = None) -> recovery.Recovered:
         """Return an ended instance's unread mail and unsettled sends for review; nothing is moved.
 

@@ -64,6 +64,7 @@ class Roots:
 RING = (Wait("a", "b", "ask", "m-1", 3), Wait("b", "c", "resource", "machine/x", 4), Wait("c", "a", "ask"))
 
 
+@pytest.mark.clause("I30")
 def test_ring_over_three_roots_is_named_by_each_with_the_kinds_of_its_waits() -> None:
     """Each knows its own wait and the one for itself whole, and of the others the kind."""
     roots = Roots(*RING)
@@ -176,6 +177,7 @@ def test_same_probe_goes_on_once_and_a_long_one_not_at_all() -> None:
     assert roots.take("h", probe("a", *longest, "h", name="long")) == Found()
 
 
+@pytest.mark.clause("S18")
 def test_flood_of_one_root_is_dropped_and_takes_nothing_from_others() -> None:
     """Past its share a root's probes cost a look at a number; another root's still pass."""
     roots = Roots(Wait("h", "a"), Wait("g", "a"), Wait("a", "b"))

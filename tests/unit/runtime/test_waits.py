@@ -60,6 +60,7 @@ async def test_wait_of_nobody_yet_may_be_of_anybody(private_home: Path) -> None:
         assert not waits.is_waiting(A, B)
 
 
+@pytest.mark.clause("I30")
 async def test_two_models_that_wait_for_each_other_are_both_told_at_once(private_home: Path) -> None:
     """Each wait of `peer_messages` for an answer counts; the ring ends both, with words and ways out."""
     async with two(private_home) as (alice, bob):
@@ -117,7 +118,7 @@ async def test_question_that_nobody_returns_is_a_wait_and_no_ring(private_home: 
         (wait,) = (await call(alice, "local.waits"))["waits"]
         assert (wait["waiterAlias"], wait["awaitedAlias"], wait["kind"]) == ("alice", "bob", "ask")
         assert wait["subject"] == message_id
-        assert (await call(bob, "local.waits"))["waits"] == []
+        assert (await bob.waits())["waits"] == []
         listed = await call(alice, "list_peers")
         assert listed["self"]["waitsFor"] == [Peer(bob.node.instance).id]
         assert "waitsFor" not in listed["peers"][0]
