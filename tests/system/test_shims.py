@@ -1,4 +1,4 @@
-"""pi's extension in a small host in Node, against recorded lines of `tieline attach`: no harness."""
+"""Our programs for pi and opencode in small hosts in Node, against recorded lines of a root: no harness."""
 
 import json
 import subprocess
@@ -53,7 +53,7 @@ const ctx = {
   hasPendingMessages: () => false, getContextUsage: () => ({ percent: 41.6 }),
   sessionManager: { getSessionId: () => "s-1" }, ui: { notify: (text) => notices.push(text) },
 };
-const rest = () => new Promise((resolve) => setTimeout(resolve, 300));
+const rest = () => new Promise((resolve) => setTimeout(resolve, 1_000));
 const query = (name, asked) => {
   let answer = "nobody";
   events.emit(`pi-intercom:${name}`, { ...asked, respond: (told) => (answer = told) });
@@ -85,14 +85,37 @@ const after = query("context-query", { version: 1 });
 console.log(JSON.stringify({ answers, prompted, sent, states, after, notices, tools: Object.keys(tools) }));
 """
 
+OPENCODE_HOST = """
+import plugin from "./tieline.mjs";
+const prompts = [];
+const client = { session: {
+  get: async () => ({ data: {} }),
+  messages: async () => ({ data: [] }),
+  promptAsync: async (prompt) => (prompts.push(prompt.body) === 1 ? { error: "not now" } : {}),
+} };
+const hooks = await plugin({ client, directory: process.cwd() });
+const input = { sessionID: "s-1" };
+const output = { message: { id: "msg_1" }, parts: [] };
+await hooks["chat.message"](input, output);
+const part = { ...output.parts[0] };
+await hooks.event({ event: { type: "message.part.updated", properties: { part } } });
+await hooks.event({ event: { type: "session.status", properties: { ...input, status: { type: "idle" } } } });
+await hooks["chat.message"](input, { message: { id: prompts.at(-1).messageID }, parts: [] });
+await new Promise((resolve) => setTimeout(resolve, 300));
+console.log(JSON.stringify({ prompts, output, tools: Object.keys(hooks.tool) }));
+process.exit(0);
+"""
 
-def hosted(folder: Path, results: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+
+def hosted(
+    folder: Path, results: dict[str, Any], shim: str = "pi", host: str = HOST
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return what the host saw, and what the root was asked."""
     words = [node(), str(folder / "root.mjs"), str(folder / "asked")]
-    text = files("tieline").joinpath(SHIMS["pi"]).read_text(encoding="utf-8")
+    text = files("tieline").joinpath(SHIMS[shim]).read_text(encoding="utf-8")
     (folder / "tieline.mjs").write_text(text.replace(COMMAND_LINE, f"const TIELINE = {json.dumps(words)};"))
     (folder / "root.mjs").write_text(ROOT.replace("RESULTS", json.dumps(results)))
-    (folder / "host.mjs").write_text(HOST)
+    (folder / "host.mjs").write_text(host)
     done = subprocess.run(
         [node(), "host.mjs"], cwd=folder, capture_output=True, text=True, timeout=30, check=False
     )
@@ -143,3 +166,19 @@ def test_mail_comes_with_a_prompt_is_taken_on_evidence_and_a_cancelled_turn_begi
     assert seen["sent"] == []
     last = [one["params"] for one in asked if one["method"] == "host.state"][-1]
     assert (last["busy"], last["paused"], last["contextPercent"]) == (False, "cancelled", 42)
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_push_that_opencode_refuses_is_tried_again_and_the_intercom_follows_its_root(
+    private_home: Path, results: dict[str, Any], is_on: bool
+) -> None:
+    """The second try has the same ids, so nothing comes twice; a tool of a wire that is off is withheld."""
+    told = {"intercom.context": SNAPSHOT} if is_on else {}
+    seen, asked = hosted(private_home, {**results, **told, "host.answer": {}}, "opencode", OPENCODE_HOST)
+    methods = [one["method"] for one in asked]
+    assert len(seen["prompts"]) == 2
+    assert seen["prompts"][0] == seen["prompts"][1]
+    assert methods.count("host.taken") == 2, "what came with the prompt, and what was pushed"
+    assert "host.refused" not in methods
+    assert "intercom" in seen["tools"]
+    assert seen["output"]["message"].get("tools") == (None if is_on else {"intercom": False})

@@ -7,7 +7,9 @@
 // Rule 3: opencode may keep such a message without ever showing it: a session that went idle without an answer to
 //   it is given it again under the same ids, `TRIES_MAX` times in all.
 // Rule 4: an idle session begins a turn by itself on the root's `wake` alone, after a cancelled one not at all.
-// Rule 5: the tools are asked of the same root, so an agent is one peer: the MCP server of ours, which knows no
+// Rule 5: the intercom's tool is withheld from each prompt of a session whose root is not on that wire: what is
+//   on is the configuration's to say, and known only once the root has read it.
+// Rule 6: the tools are asked of the same root, so an agent is one peer: the MCP server of ours, which knows no
 //   session here, is taken out of the configuration that this process uses; the file keeps it.
 //
 // Source: docs/attach.md; docs/harnesses/opencode.md; reference/harnesses.md 7; reference/pi-peers-and-harness-
@@ -29,6 +31,7 @@ const INTERCOM = {"name": "intercom", "title": "Talk over the intercom", "descri
 const SERVER = "tieline";
 const ROOTS_MAX = 16; // of one opencode process; the idle session that was used longest ago gives its own up
 const TRIES_MAX = 3;
+const AGAIN_MS = [500, 2_000]; // behind a push that opencode refused; the same ids, so nothing comes twice
 const NOTICE_MS = 700; // mail that woke nobody by then is shown to the person
 const ID_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const ID_RANDOM = 14; // characters behind the time in an id of opencode
@@ -177,8 +180,8 @@ function idOf(kind, at, seed) {
 
 /** One session, as the root knows it: the root itself, or one of its runs. */
 class Place {
-  constructor(id, root, run = undefined, token = undefined) {
-    Object.assign(this, { id, root, run, token });
+  constructor(id, root, { run, token, peerId } = {}) {
+    Object.assign(this, { id, root, run, token, peerId });
     this.isBusy = false;
     this.isAborted = false;
     this.isAsking = false;
@@ -207,8 +210,9 @@ class Root {
     const opened = Date.now();
     const door = new Door(words, folder, (method, params) => this.told(method, params));
     this.door = door;
-    for (const place of [this.main, ...this.runs.values()]) place.carried = undefined;
+    this.main.carried = undefined;
     this.runs.clear();
+    this.hasIntercom = door.ask("intercom.context", { version: 1 }).then(() => true, () => false);
     door.ready.catch((error) => this.plugin.notify(`Tieline: ${plain(error.message)}`, "warning"));
     door.ended.then(() => {
       if (this.door !== door) return;
@@ -236,7 +240,7 @@ class Root {
     this.begun = (this.begun ?? 0) + 1;
     const beginning = this.door
       .ask("host.run_begin", { run: `${id}.${this.begun}` })
-      .then(({ run, token }) => new Place(id, this, run, token));
+      .then((begun) => new Place(id, this, begun));
     this.runs.set(id, beginning);
     beginning.catch(() => this.runs.delete(id));
     return beginning;
@@ -245,13 +249,21 @@ class Root {
   async told(method, params) {
     if (method === "wake") {
       this.wokenAt = Date.now();
-      for (const one of [this.main, ...this.runs.values()]) {
-        const place = await one;
-        if ((place.run ?? null) === (params.runId ?? null)) await this.due(place);
-      }
-    } else if (method === "peer_update" && params.event?.type === "message") this.arrived(params.event);
-    else if (method === "peer_update" && params.event?.type === "shutdown")
+      const place = await this.placed("run", params.runId ?? undefined);
+      if (place) await this.due(place);
+    } else if (method === "peer_update" && params.event?.type === "message") {
+      const child = await this.placed("peerId", params.event.to);
+      // A child at work is shown its mail also while its parent is idle: then the root wakes nobody.
+      if (!child) this.arrived(params.event);
+      else if (!this.main.isBusy) await this.due(child);
+    } else if (method === "peer_update" && params.event?.type === "shutdown")
       this.door?.tell("host.shutdown", { request: params.event.request, accept: false });
+  }
+
+  /** Return the session below this root whose `name` is `value`. */
+  async placed(name, value) {
+    const all = await Promise.allSettled([this.main, ...this.runs.values()]);
+    return all.find((one) => one.value?.[name] === value)?.value;
   }
 
   arrived(event) {
@@ -303,10 +315,14 @@ class Root {
   async show(place, mail) {
     mail.tries += 1;
     const parts = [{ id: mail.partID, type: "text", text: mail.text }];
-    const answer = await this.plugin.client.session
-      .promptAsync({ path: { id: place.id }, body: { messageID: mail.messageID, ...place.chosen, parts } })
-      .catch((error) => ({ error }));
-    if (answer?.error && !mail.isTaken && place.carried === mail) this.refuse(place);
+    const prompt = { path: { id: place.id }, body: { messageID: mail.messageID, ...place.chosen, parts } };
+    for (const delay of [...AGAIN_MS, 0]) {
+      const answer = await this.plugin.client.session.promptAsync(prompt).catch((error) => ({ error }));
+      if (!answer?.error || mail.isTaken || place.carried !== mail) return;
+      if (delay) await new Promise((resolve) => setTimeout(resolve, delay));
+      if (place.carried !== mail || mail.isTaken) return;
+    }
+    this.refuse(place);
   }
 
   refuse(place) {
@@ -475,12 +491,9 @@ class Plugin {
   }
 }
 
-/** Whether the intercom is on where this process runs: then its tool is offered too. */
-const hasIntercom = /^(1|true|yes|on)$/i.test(process.env.TIELINE_WIRES_INTERCOM ?? "");
-
 export default async function tieline({ client, directory }) {
   const plugin = new Plugin(client, directory);
-  const offered = hasIntercom ? [...TOOLS, INTERCOM] : TOOLS;
+  const offered = [...TOOLS, INTERCOM];
   const tool = {};
   for (const one of offered)
     tool[one.name] = {
@@ -498,6 +511,7 @@ export default async function tieline({ client, directory }) {
       const place = await plugin.place(input.sessionID);
       const { agent, model } = output.message;
       place.chosen = { ...(agent && { agent }), ...(model && { model: { providerID: model.providerID, modelID: model.modelID } }) };
+      if (!(await place.root.hasIntercom)) output.message.tools = { ...output.message.tools, [INTERCOM.name]: false };
       await place.root.prompted(place, output.message, output.parts);
     },
     "tool.definition": async (input, output) => {
