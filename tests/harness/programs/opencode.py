@@ -65,6 +65,7 @@ class Opencode(Program):
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_SHARE": "1",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "PI_INTERCOM_RUNTIME_DIR": str(self.place.shared.parent / "i"),
         }
 
     def headless(self, prompt: str) -> list[str]:
