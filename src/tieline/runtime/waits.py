@@ -45,6 +45,7 @@ FRESH_S: Final = 1.0
 WAIT_MS_MAX: Final = 60_000
 ANSWERS_LOOKED_AT: Final = 8
 PROBES_AT_ONCE: Final = 64
+FOREIGN_MAX: Final = 4_096
 _ANSWERED: Final = frozenset({State.REPLIED, State.REJECTED, State.EXPIRED})
 
 
@@ -170,6 +171,7 @@ class Waits:
     def _all(self) -> set[Wait]:
         """Return every wait that shows here now, and note whose peers they are."""
         found: set[Wait] = set()
+        self._peers.clear()
         for asker, asked, wait in self._asks.values():
             if asked is not None:
                 found.add(wait)
@@ -257,10 +259,14 @@ class Waits:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._node.is_closing:
+            return
         due_ms = self._prober.due_ms
-        if due_ms is not None and not self._node.is_closing:
-            delay_s = max(1, due_ms - self._node.now().mono_ms) / 1_000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
+        delays_s = [] if due_ms is None else [max(1, due_ms - self._node.now().mono_ms) / 1_000]
+        if self._asks or any(document.queue for document in self._documents):
+            delays_s.append(FRESH_S)  # other wires, and time itself, say nothing when they change a wait
+        if delays_s:
+            self._timer = asyncio.get_running_loop().call_later(min(delays_s), self._ring)
 
     def _ring(self) -> None:
         self._timer = None
@@ -269,8 +275,7 @@ class Waits:
         kinds = {(wait.waiter, wait.awaited): wait.kind for wait in self._graph.waits}
         for probe in self._prober.tick(lambda *pair: kinds.get(pair, "ask"), self._node.now().mono_ms):
             self._send(probe)
-        self._stand(is_changed=False)
-        self._arm()
+        self._look()
 
     def _send(self, probe: Probe) -> None:
         awaited, sender = self._peers.get(probe.to), self._peers.get(probe.path[-1])
@@ -290,6 +295,8 @@ class Waits:
                 return
             await self._node.ask_peer(instance, mapping.PROBE, params)
         except Refused as error:
+            if len(self._foreign) >= FOREIGN_MAX:
+                self._foreign.clear()  # each is asked once more
             if error.code == "CAPABILITY_DENIED":
                 self._foreign.add(instance)  # no Tieline end: what it waits for is not known here
         finally:

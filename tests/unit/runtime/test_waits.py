@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,12 @@ from msgspec.structs import replace
 from tests.unit.runtime.roots import call, host_of, two
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Peer
+from tieline.model.resource import Claimant, Document, Policy, ResourceKey, Ticket
+from tieline.runtime.intercom.asks import Ask
+from tieline.runtime.node import Node
 from tieline.runtime.root import Root
+from tieline.runtime.waits import GRANT_MS
+from tieline.shell.process import self_identity
 
 pytestmark = pytest.mark.asyncio
 
@@ -200,3 +206,55 @@ async def test_ring_that_was_not_flushed_is_told_again(private_home: Path) -> No
             await alice.operations.unflushed(first.taken)
             assert len((await call(alice, "peer_messages", replyTo=ids[0]))["events"]) == 1
             assert (await call(alice, "peer_messages", replyTo=ids[0]))["events"] == []
+
+
+class Joined:
+    """A root that is on another wire, where a session asked it something."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.intercom = SimpleNamespace(asks=SimpleNamespace(waiting=lambda _now_ms: self.asked))
+        self.asked: list[Ask] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node, name)
+
+
+async def test_session_of_another_wire_that_waits_for_us_closes_a_ring(private_home: Path) -> None:
+    """No probe goes there; what this root knows by itself is seen, also when it comes or ends in between."""
+    async with two(private_home) as (alice, _):
+        joined = Joined(alice.node)
+        waits = alice.node.waits
+        waits._node = joined  # type: ignore[assignment]
+        own, session = Peer(alice.node.instance), Peer("intercom:0123")
+        with waits.waiting(own, session, "m-1"):
+            await asyncio.sleep(0.1)
+            assert waits.cycles == ()
+            now_ms = alice.node.now().mono_ms
+            joined.asked = [Ask("m-2", "s", session.id, "pi", "?", None, now_ms)]
+            await until(lambda: bool(waits.cycles))
+            (ring,) = waits.cycles
+            assert {wait.subject for wait in ring.waits} == {"m-1", "m-2"}
+            generation = waits.generation
+            await asyncio.sleep(1.2)
+            assert waits.generation == generation  # the same wait is no change
+            joined.asked = []
+            await until(lambda: not waits.cycles)
+
+
+async def test_free_resource_that_is_not_granted_waits_for_its_controller(private_home: Path) -> None:
+    """After a while the request is a wait for who grants it, although nothing was written meanwhile."""
+    async with two(private_home) as (alice, bob):
+        own, other = Peer(alice.node.instance), Peer(bob.node.instance)
+        claimant = Claimant(own.id, own.instance, "alice", self_identity())
+        at_ms = alice.node.now().wall_ms - GRANT_MS + 300
+        ticket = Ticket("r-1", 1, claimant, "build", at_ms)
+        document = Document(
+            ResourceKey("machine/x"), policy=Policy(other.id, (own.id,), "strict"), tickets=(ticket,)
+        )
+        alice.node.waits.take_documents([document])
+        await asyncio.sleep(0.05)
+        assert alice.node.waits.known == ()
+        await until(lambda: bool(alice.node.waits.known))
+        (wait,) = alice.node.waits.known
+        assert (wait.awaited, wait.kind, wait.request) == (other.id, "resource", "r-1")
