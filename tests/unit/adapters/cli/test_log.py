@@ -35,6 +35,14 @@ def test_log_shows_one_event_a_line(run: Run, fake_root: Make) -> None:
     assert "cursor 2" in result.err
 
 
+def test_log_counts_its_events_in_words(run: Run, fake_root: Make) -> None:
+    """One is one event, two are events."""
+    root = fake_root({"local.log": {"events": EVENTS[:1], "cursor": "1"}})
+    assert "1 event; cursor 1" in run("log").err
+    root.answers["local.log"] = {"events": EVENTS[:2], "cursor": "2"}
+    assert "2 events; cursor 2" in run("log").err
+
+
 def test_log_jsonl_is_one_versioned_object_a_line(run: Run, fake_root: Make) -> None:
     """--jsonl prints each event with its version; --json all of them in one shape."""
     fake_root({"local.log": {"events": EVENTS, "cursor": "2"}})
