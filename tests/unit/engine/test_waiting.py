@@ -52,20 +52,19 @@ def test_wait_out_of_a_ring_is_in_none() -> None:
 def test_crowd_names_a_bounded_number_and_names_others_when_some_break(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Past the bound no ring is added; what had no place comes in when there is one."""
-    monkeypatch.setattr(waiting, "RINGS_MAX", 3)
+    """Past the bound no ring is added; what had no place comes in, all of it, when there is one."""
+    monkeypatch.setattr(waiting, "RINGS_MAX", 12)
     graph = Graph()
-    peers = "abcd"
-    for one in peers:
-        for other in peers:
+    for one in "abcd":
+        for other in "abcd":
             if one != other:
                 graph.add(Wait(one, other))
-    before = graph.cycles
-    assert len(before) == 3
-    assert graph.remove(before[0].waits[0])
-    after = graph.cycles
-    assert len(after) == 3
-    assert after != before
+    assert len(graph.cycles) == 12
+    assert graph.remove(Wait("a", "b"))
+    assert len(graph.cycles) == 12
+    assert graph.remove(Wait("b", "a"))
+    assert len(graph.cycles) == 11
+    assert graph.cycles == cycles_of(graph.waits)
 
 
 def test_cost_of_a_wait_stands_with_five_hundred_peers() -> None:
