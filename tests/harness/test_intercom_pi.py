@@ -43,6 +43,7 @@ export default function companion(pi) {
 
 def told(path: Path, name: str, fits: Callable[[Any], bool]) -> Any:
     """Return the first answer of this name that fits, once the companion has it."""
+    lines: list[str] = []
     give_up = time.monotonic() + SECONDS_MAX
     while time.monotonic() < give_up:
         lines = path.read_text().splitlines() if path.exists() else []
