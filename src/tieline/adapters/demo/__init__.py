@@ -20,7 +20,7 @@ import tempfile
 import time
 from typing import Final
 
-from tieline.adapters.demo import steps
+from tieline.adapters.demo import desk, steps
 from tieline.adapters.demo.agents import StepFailed, shown
 from tieline.adapters.demo.stage import Interrupts, Stage
 
@@ -40,6 +40,11 @@ def parser() -> argparse.ArgumentParser:
         "happens in a private folder, which is removed at the end.",
         epilog="Exit codes: 0 every step was as it says; 1 one was not, and is named; 130 interrupted.",
         allow_abbrev=False,
+    )
+    made.add_argument(
+        "--desk",
+        action="store_true",
+        help="show the agents at a desk instead, with a question for you and a ring of waits to break",
     )
     made.add_argument("--json", action="store_true", help="print the facts as one JSON object")
     made.add_argument("--keep", action="store_true", help="keep the folder, to look into it afterwards")
@@ -63,8 +68,8 @@ def main(argv: list[str]) -> int:
         try:
             with interrupts.held():
                 folder = tempfile.mkdtemp(prefix="tieline-demo-", dir=_short_folder())
-            stage = Stage(folder, interrupts, is_silent=given.json)
-            failure = _play(stage)
+            stage = Stage(folder, interrupts, is_silent=given.json or given.desk)
+            failure = _at_desk(stage) if given.desk else _play(stage)
         finally:
             interrupts.hold()
             if stage is not None:
@@ -82,6 +87,15 @@ def main(argv: list[str]) -> int:
 
 def _short_folder() -> str | None:
     return SHORT_FOLDER if os.access(SHORT_FOLDER, os.W_OK | os.X_OK) else None
+
+
+def _at_desk(stage: Stage) -> str:
+    """Show the desk; return "" or why it was not shown."""
+    try:
+        code = desk.play(stage)
+    except StepFailed as error:
+        return str(error)
+    return "" if code == 0 else f"the desk ended with {code}; it said why above"
 
 
 def _play(stage: Stage) -> str:

@@ -89,6 +89,10 @@ class Agent:
         result: dict[str, Any] = answer["result"]
         return result
 
+    def is_answered(self, number: int) -> bool:
+        """Return whether the answer to a request that was begun has been read already."""
+        return number in self._answers
+
     def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the result of one request."""
         return self.finish(self.begin(method, params))

@@ -22,7 +22,7 @@ from tieline.adapters.desk.model import Model
 from tieline.adapters.desk.past import exported
 from tieline.adapters.desk.port import Port
 from tieline.adapters.desk.waiting import way_of
-from tieline.adapters.desk.words import Piece, Row, fit, safe
+from tieline.adapters.desk.words import Piece, Row, fit, named, safe
 from tieline.adapters.desk.writing import Writer
 from tieline.composer import Binding, Draft, Instruction, Letter, read
 from tieline.errors import Refusal, TielineError, next_action
@@ -91,7 +91,7 @@ class Acts(App[int]):
     def action_write(self) -> None:
         """Go to the composer; in an empty one the list of recipients opens."""
         writer = self.writer
-        writer.focus()
+        self.base.set_focus(writer)
         if not writer.draft.text and writer.draft.to is None:
             self._closed_pick = None
             writer.insert(":")
@@ -105,7 +105,7 @@ class Acts(App[int]):
         elif draft.text == ":":
             draft = msgspec.structs.replace(draft, text="", cursor=0)
         writer.load(draft)
-        writer.focus()
+        self.base.set_focus(writer)
         self._frame()
 
     def action_question(self) -> None:
@@ -160,7 +160,7 @@ class Acts(App[int]):
 
     def on_writer_left(self) -> None:
         """Give the keys back to the pane; the draft stays."""
-        self.lines(self.pane).focus()
+        self.base.set_focus(self.lines(self.pane))
         self.base.query_one("#picker", Lines).set_class(False, "open")
         self._frame()
 
@@ -226,7 +226,7 @@ class Acts(App[int]):
                 self.model.say(f"{failed['code']}: {failed['text']}. Next: {failed['action']}.")
                 self._give_back(draft)
             for receipt in told["receipts"]:
-                self.model.say(f"To :{safe(alias)}: {receipt['state']}. {receipt['text']}")
+                self.model.say(f"To {named(alias)}: {receipt['state']}. {receipt['text']}")
 
         self.run_worker(send(), group="acts", exit_on_error=False)
 
@@ -319,7 +319,7 @@ class Acts(App[int]):
             elif peer is not None:
                 self.model.say("it has ended; what it left is under Talk and Timeline")
         elif where in ("talk-list", "timeline-list"):
-            self.base.query_one(f"#{self.pane}-view", Lines).focus()
+            self.base.set_focus(self.base.query_one(f"#{self.pane}-view", Lines))
         elif where == "waits-list":
             self.action_free()
         elif where == "picker":
@@ -332,18 +332,18 @@ class Acts(App[int]):
         if self.pane == "agents":
             field = self.base.query_one("#agents-filter", Input)
             field.add_class("open")
-            field.focus()
+            self.base.set_focus(field)
             return
         if self.pane != "timeline":
             self.action_pane("timeline")
-        self.base.query_one("#timeline-search", Input).focus()
+        self.base.set_focus(self.base.query_one("#timeline-search", Input))
 
     def close_filter(self) -> None:
         """Show all agents again."""
         field = self.base.query_one("#agents-filter", Input)
         field.value = ""
         field.remove_class("open")
-        self.lines("agents").focus()
+        self.base.set_focus(self.lines("agents"))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter as it is typed."""
@@ -357,7 +357,7 @@ class Acts(App[int]):
             self.model.searched = event.value
             self._is_old("timeline")
         if event.input.id in ("agents-filter", "timeline-search"):
-            self.lines(self.pane).focus()
+            self.base.set_focus(self.lines(self.pane))
 
     def action_export(self) -> None:
         """Write what the timeline shows as JSON lines."""

@@ -10,6 +10,8 @@ Rule 3: what is sent is read by the one parser and judged against who is there n
 Source: reference/native.md 1N, 2.11; reference/reliability.md 3.6.
 """
 
+import asyncio
+import contextvars
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -19,7 +21,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.filter import LineFilter
-from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Input, Static
 
 from tieline.adapters.desk import past
@@ -103,7 +104,8 @@ class Desk(Acts):
         self.pane = "agents"
         self._old: set[str] = set()
         self._reading: set[str] = set()
-        self._pause: Timer | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        self._own_context: contextvars.Context | None = None  # of the screen, while it is there
         self._looks = 0
         self._kept: dict[str, Any] = {}
         self._guard = Guard()
@@ -117,6 +119,15 @@ class Desk(Acts):
     def copy_to_clipboard(self, text: str) -> None:
         """Keep here what was copied; the terminal's own sequence for it would carry foreign text."""
         self._clipboard = text
+
+    @property
+    def failure(self) -> Exception | None:
+        """The defect that ended the desk, or None; whoever runs it tells a person of it."""
+        return self._exception
+
+    def _fatal_error(self) -> None:
+        """End the screen: the package's own report would show a person values of ours and of others."""
+        self._close_messages_no_wait()
 
     def compose(self) -> ComposeResult:
         """Make the parts of the screen."""
@@ -152,17 +163,21 @@ class Desk(Acts):
         self.base.query_one("#picker", Lines).can_focus = False
         self.writer.load(self.memory.load(self.port.kept()))
         self._kept = self.memory.shape(self.draft)
+        self._own_context = contextvars.copy_context()
         for part in PARTS:
             self._is_old(part)
-        self.lines("agents").focus()
+        self.base.set_focus(self.lines("agents"))
         self.set_interval(LOOK_S, self._look)
         self.set_interval(KEEP_S, self._keep)
         self._frame()
 
     def on_unmount(self) -> None:
         """Keep the draft, and be told of nothing any more."""
-        self._keep()
         self._unsubscribe()
+        self._own_context = None
+        if self._pause is not None:
+            self._pause.cancel()
+        self._keep()
 
     def lines(self, part: str) -> Lines:
         """Return the list of a pane."""
@@ -179,8 +194,10 @@ class Desk(Acts):
     def _is_old(self, part: str) -> None:
         """Read a part soon; a thousand calls are one reading. May be called from anywhere in this loop."""
         self._old.add(part)
-        if self._pause is None and self.is_running:
-            self._pause = self.set_timer(PAUSE_S, self._read_old)
+        if self._pause is None and self._own_context is not None:
+            # Whoever calls from below knows nothing of the screen: what follows runs as the screen's own.
+            loop = asyncio.get_running_loop()
+            self._pause = loop.call_later(PAUSE_S, self._read_old, context=self._own_context)
 
     def _read_old(self) -> None:
         self._pause = None
@@ -363,7 +380,7 @@ class Desk(Acts):
             return
         self.pane = name
         self.base.query_one("#panes", ContentSwitcher).current = name
-        self.lines(name).focus()
+        self.base.set_focus(self.lines(name))
         self._is_old(name)
         self._frame()
 
@@ -387,7 +404,7 @@ class Desk(Acts):
         if focused == "agents-filter":
             self.close_filter()
         elif focused in ("talk-view", "timeline-view", "timeline-search"):
-            self.lines(self.pane).focus()
+            self.base.set_focus(self.lines(self.pane))
         elif self.draft.to is not None or self.is_question:
             self.forget_target()
         self.model.note = ""

@@ -4,7 +4,8 @@ Theory. Every foreign text passes the sanitiser where a row is made. What a pers
 drawn by the screen's package as it is; this filter stands behind everything that is drawn, so no way leads
 around it.
 
-Rule: what passes is what was drawn, but for what may not be shown; each of that is one mark, one column.
+Rule: what passes is what was drawn, but for what may not be shown; each of that is one mark, one column, and
+    the line takes no more room than before.
 
 Source: reference/reliability.md 3.6, K22.
 """
@@ -34,7 +35,11 @@ class Guard(LineFilter):
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - textual's
         """Return the segments as they may be written."""
-        return [
+        made = [
             segment if segment.control else Segment(guarded(segment.text), segment.style, None)
             for segment in segments
         ]
+        if all(one is other or one.text == other.text for one, other in zip(made, segments, strict=True)):
+            return segments
+        # What had no width has a mark of one column now: the line still ends where its room does.
+        return Segment.adjust_line_length(made, Segment.get_line_length(segments), pad=False)

@@ -8,8 +8,9 @@ Source: docs/json-shapes.md, "resource"; reference/native.md 2.13.
 from collections.abc import Iterable
 from typing import Any
 
-from tieline.adapters.desk.words import Piece, Row, age, fit, safe
+from tieline.adapters.desk.words import Piece, Row, age, fit, named, safe
 from tieline.runtime.glance import epoch_ms
+from tieline.text import printable
 
 __all__ = ["rows_of"]
 
@@ -49,7 +50,11 @@ def _resource(shape: dict[str, Any], width: int, now_ms: int) -> list[tuple[Key,
         life = {"gone": ", which has ended", "unknown": ", whether it lives is not known"}
         doubt = life.get(str(shape.get("controllerLife")), "")
         name = shape.get("controllerAlias") or shape.get("controller") or "?"
-        add("fact", "policy", f":{name} grants{doubt}; epoch {shape.get('epoch')}, {shape.get('profile')}")
+        add(
+            "fact",
+            "policy",
+            f"{named(name)} grants{doubt}; epoch {shape.get('epoch')}, {shape.get('profile')}",
+        )
     if shape.get("fault"):
         add("fact", "damaged", str(shape["fault"]), "bad")
     holder = shape.get("holder")
@@ -57,11 +62,12 @@ def _resource(shape: dict[str, Any], width: int, now_ms: int) -> list[tuple[Key,
         rows += _holder(key, holder, now_ms)
     for blocker in shape.get("blockers") or ():
         launch = str(blocker["launchId"])
-        text = f":{blocker['alias']} ({blocker.get('executable') or 'a command'}), launch {launch}"
+        text = f"{named(blocker['alias'])} ({blocker.get('executable') or 'a command'}), launch {launch}"
         rows.append((("launch", key, launch), (Piece("  blocked   ", "weak"), Piece(safe(text), "bad"))))
     for place, entry in enumerate(shape.get("queue") or (), 1):
         request = str(entry["requestId"])
-        text = f":{entry['alias']} for {age(int(entry['waitMs']))}: {entry.get('reason') or ''}  [{request}]"
+        why = entry.get("reason") or ""
+        text = f"{named(entry['alias'])} for {age(int(entry['waitMs']))}: {why}  [{request}]"
         head = f"  {place}. waits  "
         rows.append((("ticket", key, request), (Piece(head, "weak"), Piece(safe(text)))))
     if shape.get("nextAction"):
@@ -72,8 +78,8 @@ def _resource(shape: dict[str, Any], width: int, now_ms: int) -> list[tuple[Key,
 def _holder(key: str, holder: dict[str, Any], now_ms: int) -> list[tuple[Key, Row]]:
     since_ms = epoch_ms(str(holder.get("since") or ""))
     since = "" if since_ms is None else f", for {age(now_ms - since_ms)}"
-    what = holder.get("executable") or "a command"
-    text = f":{holder['alias']} ({what}), {holder['state']}, fence {holder['fence']}{since}"
+    what = printable(str(holder.get("executable") or "a command"), 24)
+    text = f"{named(holder['alias'])} ({what}), {holder['state']}, fence {holder['fence']}{since}"
     launch = str(holder.get("launchId") or "")
     kind: Key = ("launch", key, launch) if launch else ("fact", key, "holder")
     rows: list[tuple[Key, Row]] = [(kind, (Piece("  holder    ", "weak"), Piece(safe(text), "warn")))]

@@ -17,9 +17,10 @@ from tieline.adapters.desk.agents import Agents
 from tieline.adapters.desk.past import query_of
 from tieline.adapters.desk.port import Port
 from tieline.adapters.desk.talk import Talk
-from tieline.adapters.desk.words import safe, state_words
+from tieline.adapters.desk.words import named, safe, state_words
 from tieline.errors import TielineError
 from tieline.runtime.timeline import TimelinePage
+from tieline.text import printable
 
 __all__ = ["PARTS", "Model"]
 
@@ -56,8 +57,8 @@ class Model:
         event = params.get("event") or {}
         if kind == "resource_update":
             self._old("resources")
-            named = ("resource", str(event.get("resource")), str(event.get("sequence")))
-            self._say_once(named, _resource(event))
+            key = ("resource", str(event.get("resource")), str(event.get("sequence")))
+            self._say_once(key, _resource(event))
         elif event.get("type") == "wait_cycle":
             self._old("waits")
         elif kind == "peer_update":
@@ -71,7 +72,7 @@ class Model:
             return
         outcome = (event.get("receipt") or {}).get("outcome")
         name = self.agents.alias(str(event.get("to")))
-        said = f"Your message to :{safe(name)}: {state_words(state, outcome)}"
+        said = f"Your message to {named(name)}: {state_words(state, outcome)}"
         self._say_once(("receipt", str(event.get("messageId")), state), said)
 
     def _say_once(self, key: tuple[str, ...], text: str) -> None:
@@ -134,8 +135,8 @@ class Model:
         business = self.talk.business()
         for peer_id in sorted(before - set(self.agents.peers)):
             if peer_id in business:
-                name = safe(self.agents.alias(peer_id))
-                self._say_once(("gone", peer_id), f":{name} has ended; {_left(business[peer_id])} stays here")
+                name = named(self.agents.alias(peer_id))
+                self._say_once(("gone", peer_id), f"{name} has ended; {_left(business[peer_id])} stays here")
         return is_new or bool(peers)
 
     async def _talk(self) -> bool:
@@ -161,7 +162,7 @@ class Model:
             what = "Answer from"
         alias = message.get("fromAlias") or self.agents.alias(str(message["from"]))
         project = f" · {message['fromProject']}" if message.get("fromProject") else ""
-        return f"{what} :{alias}{project} · 2 shows it"
+        return f"{what} {named(alias)}{printable(project, 24)} · 2 shows it"
 
     async def _waits(self) -> bool:
         found = await self.port.waits()
@@ -170,11 +171,10 @@ class Model:
             tuple(str(peer["peerId"]) for peer in ring["peers"]) for ring in found.get("cycles") or ()
         )
         for ring in found.get("cycles") or ():
-            named = tuple(str(peer["peerId"]) for peer in ring["peers"])
-            if named not in self._rings:
+            if tuple(str(peer["peerId"]) for peer in ring["peers"]) not in self._rings:
                 self.say(f"RING of waits: {ring['text']} · 4 shows how to break it")
-        for named in self._rings - rings:
-            names = ", ".join(":" + self.agents.alias(peer) for peer in named)
+        for gone in self._rings - rings:
+            names = ", ".join(":" + self.agents.alias(peer) for peer in gone)
             self.say(f"The ring of {names} is broken")
         self._rings = rings
         return is_new or bool(found.get("waits"))

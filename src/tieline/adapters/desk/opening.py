@@ -35,6 +35,8 @@ async def serve(options: RootOptions) -> int:
             ending.cancel()
     finally:
         await root.close()
+    if desk.failure is not None:
+        raise desk.failure
     return desk.return_code or 0
 
 

@@ -9,7 +9,7 @@ Source: docs/json-shapes.md, "log"; DESIGN.md 4.
 import json
 from collections.abc import Callable
 
-from tieline.adapters.desk.words import Piece, Row, fit, role_of, state_words
+from tieline.adapters.desk.words import Piece, Row, fit, named, role_of, state_words
 from tieline.model.receipt import State
 from tieline.runtime.timeline import TimelineEntry, TimelinePage, TimelineQuery, shape
 from tieline.text import wrapped
@@ -45,7 +45,7 @@ def query_of(typed: str, since_ms: int) -> tuple[TimelineQuery, str]:
 def row(entry: TimelineEntry, width: int, clock: Callable[[int], str]) -> Row:
     """Return one line of `width` columns: when, who to whom, where it stands, and its text."""
     sender, recipient = (one.alias or one.id[:13] for one in (entry.sender, entry.recipient))
-    way = f":{sender} to :{recipient}"
+    way = f"{named(sender, 11)} to {named(recipient, 11)}"
     when = clock(entry.at_ms)
     text = " ".join(entry.text.split()) if entry.text else "(its text waits for a person's word)"
     mark = "? " if entry.is_ask else "  "

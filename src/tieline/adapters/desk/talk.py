@@ -13,7 +13,7 @@ Source: reference/native.md 2.8, 2.11 "Inbox screen"; reference/reliability.md 3
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from tieline.adapters.desk.words import Piece, Row, fit, role_of, safe, state_words
+from tieline.adapters.desk.words import Piece, Row, fit, named, role_of, safe, state_words
 from tieline.runtime.glance import epoch_ms
 from tieline.text import wrapped
 
@@ -118,6 +118,8 @@ class Talk:
         self.cursor: str | None = None
         self._of: dict[tuple[str, str, str], str] = {}
         self._keys: list[str] | None = None
+        self._counts: Counts | None = None
+        self._business: dict[str, str] | None = None
 
     def told(self, messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Take messages over as they stand now; return those that came and are new."""
@@ -137,7 +139,7 @@ class Talk:
         for thread in touched.values():
             thread.settle()
         if touched:
-            self._keys = None
+            self._keys = self._counts = self._business = None
         return fresh
 
     def keys(self) -> list[str]:
@@ -149,23 +151,31 @@ class Talk:
         return self._keys
 
     def counts(self) -> Counts:
-        """Return what the person has to see to."""
+        """Return what the person has to see to; counted once for each change, as every letter typed asks."""
+        if self._counts is not None:
+            return self._counts
         unread = questions = held = 0
-        for thread in self.threads.values():
+        for chain in self.keys():
+            thread = self.threads[chain]
             if thread.rank > 2:
-                continue
+                break  # behind it nothing is open
             unread += len(thread.unread())
             questions += sum(map(is_open_question, thread.messages.values()))
             held += sum(one["isHeld"] for one in thread.messages.values())
-        return Counts(unread, questions, held)
+        self._counts = Counts(unread, questions, held)
+        return self._counts
 
     def business(self) -> dict[str, str]:
         """Return, by peer id, what is unfinished with it, in a word."""
+        if self._business is not None:
+            return self._business
         found: dict[str, str] = {}
-        for chain in reversed(self.keys()):
+        for chain in self.keys():
             thread = self.threads[chain]
-            if thread.rank < 4:
-                found[str(thread.other["id"])] = _MEANINGS[thread.rank]
+            if thread.rank > 3:
+                break
+            found.setdefault(str(thread.other["id"]), _MEANINGS[thread.rank])
+        self._business = found
         return found
 
     def with_peer(self, peer_id: str) -> str | None:
@@ -207,9 +217,9 @@ class Talk:
         sender = (
             "you"
             if message["from"] == self._own
-            else ":" + name(message["from"], message.get("fromAlias") or "")
+            else named(name(message["from"], message.get("fromAlias") or ""), 16)
         )
-        target = "you" if message["to"] == self._own else ":" + name(message["to"], "")
+        target = "you" if message["to"] == self._own else named(name(message["to"], ""), 16)
         what = "question" if message.get("ask") else "answer" if message.get("replyTo") else "message"
         topic = f"  [{safe(message['topic'])}]" if message.get("topic") else ""
         run = f"  run {safe(message['fromRun'])}" if message.get("fromRun") else ""

@@ -8,8 +8,9 @@ Source: docs/json-shapes.md, "waits"; reference/native.md 1N.
 from collections.abc import Callable
 from typing import Any
 
-from tieline.adapters.desk.words import Piece, Row, age, safe
+from tieline.adapters.desk.words import Piece, Row, age, named, safe
 from tieline.runtime.glance import epoch_ms
+from tieline.text import printable
 
 __all__ = ["drawn", "way_of"]
 
@@ -32,9 +33,9 @@ def drawn(view: dict[str, Any], name: Name, now_ms: int) -> list[tuple[Key, Row]
                 (("hop", str(number), str(place)), (Piece(f"  {edge}", "bad"), *_wait(wait, name, now_ms)))
             )
         for place, way in enumerate(ring.get("ways") or ()):
-            who = ":" + name(str(way["peer"]), "")
+            who = named(name(str(way["peer"]), ""))
             should = " (should)" if way["peer"] == ring.get("givesWay") else ""
-            said = f"{who}{should} can {way['text']}"
+            said = f"{who}{should} can {str(way['text']).partition(': `')[0]}"
             rows.append(
                 (("way", str(number), str(place)), (Piece("     f  ", "strong"), Piece(safe(said), "warn")))
             )
@@ -52,15 +53,15 @@ def drawn(view: dict[str, Any], name: Name, now_ms: int) -> list[tuple[Key, Row]
 
 
 def _wait(wait: dict[str, Any], name: Name, now_ms: int) -> tuple[Piece, ...]:
-    waiter = ":" + name(str(wait["waiter"]), str(wait.get("waiterAlias") or ""))
-    awaited = ":" + name(str(wait["awaited"]), str(wait.get("awaitedAlias") or ""))
+    waiter = named(name(str(wait["waiter"]), str(wait.get("waiterAlias") or "")))
+    awaited = named(name(str(wait["awaited"]), str(wait.get("awaitedAlias") or "")))
     over = "asks" if wait.get("kind") == "ask" else f"needs {wait.get('subject') or 'a resource'}"
     since_ms = epoch_ms(str(wait.get("since") or ""))
     since = "" if since_ms is None else f" {age(now_ms - since_ms)}"
     return (
-        Piece(safe(waiter), "strong"),
-        Piece(f" ──{safe(over)}{since}──▶ "),
-        Piece(safe(awaited), "strong"),
+        Piece(waiter, "strong"),
+        Piece(f" ──{printable(over, 30)}{since}──▶ "),
+        Piece(awaited, "strong"),
     )
 
 

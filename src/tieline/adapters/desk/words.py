@@ -9,14 +9,13 @@ Rule 2: a state is said in the words of its receipt, with its time; nothing is i
 Source: reference/reliability.md 3.6; reference/native.md 2.8, 2.11.
 """
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 
 from tieline.text import printable
 
-__all__ = ["Piece", "Row", "age", "columns", "fit", "role_of", "safe", "state_words", "width"]
+__all__ = ["Piece", "Row", "age", "fit", "named", "role_of", "safe", "state_words", "width"]
 
 
 class Piece(NamedTuple):
@@ -27,6 +26,7 @@ class Piece(NamedTuple):
 
 
 Row = tuple[Piece, ...]
+NAME_COLUMNS = 20
 
 _STATES = {
     "pending": "stored here, not handed over yet",
@@ -68,14 +68,9 @@ def fit(text: object, count: int, *, is_right: bool = False) -> str:
     return filling + shown if is_right else shown + filling
 
 
-def columns(parts: Iterable[tuple[object, int, str]]) -> Row:
-    """Return a row of foreign texts in columns of these widths and roles, a blank between them."""
-    found: list[Piece] = []
-    for text, count, role in parts:
-        if count > 0:
-            found.append(Piece(fit(text, count), role))
-            found.append(Piece(" "))
-    return tuple(found)
+def named(alias: object, count: int = NAME_COLUMNS) -> str:
+    """Return a name with its colon in at most `count` columns: none pushes others off the row."""
+    return printable(f":{alias}", count)
 
 
 def age(milliseconds: int) -> str:
