@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -216,3 +217,39 @@ def test_events_are_forwarded_after_negotiation_and_never_without(
         else:
             time.sleep(1)
             assert b"tieline" not in b"".join(editor.lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_agent_ends_with_a_proxy_that_was_killed(private_home: Path, number: signal.Signals) -> None:
+    """Also one that goes on without input, when the proxy could do nothing about it any more."""
+    words = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    process = subprocess.Popen(
+        ["tieline", "acp", "--", sys.executable, "-c", words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(private_home),
+            "TIELINE_HOME": str(private_home / "t"),
+        },
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    agent = int(process.stdout.readline())
+    process.send_signal(number)
+    assert process.wait(SECONDS_MAX) == (-number if number == signal.SIGKILL else 128 + number)
+    give_up = time.monotonic() + SECONDS_MAX
+    while is_running(agent):
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+    process.stdin.close()
+    process.stdout.close()
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process runs, and is no zombie that nobody waited for."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False

@@ -13,6 +13,7 @@ from typing import Any, Final
 __all__ = [
     "VENDOR",
     "advertised",
+    "agent_name",
     "cancelled",
     "event",
     "key",
@@ -29,6 +30,8 @@ __all__ = [
 VENDOR: Final = "tieline"
 EVENTS_VERSION: Final = 1
 SERVER: Final = "tieline"
+NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+NAME_CHARACTERS_MAX: Final = 64
 
 
 def read(data: bytes) -> dict[str, Any] | None:
@@ -68,6 +71,15 @@ def wants_events(frame: dict[str, Any]) -> bool:
     """Return whether the client of this `initialize` takes peer events: a whole number of 1 or more."""
     told = object_of(frame, "params", "clientCapabilities", "_meta", VENDOR).get("peerEvents")
     return isinstance(told, int) and not isinstance(told, bool) and told >= EVENTS_VERSION
+
+
+def agent_name(frame: dict[str, Any]) -> str:
+    """Return what the agent calls itself when it answers `initialize`, made plain; '' where it does not."""
+    name = object_of(frame, "result", "agentInfo").get("name")
+    if not isinstance(name, str):
+        return ""
+    told = (one if one in NAME_CHARACTERS else "-" for one in name.lower()[:NAME_CHARACTERS_MAX])
+    return "".join(told).strip("-")
 
 
 def advertised(frame: dict[str, Any]) -> bytes:

@@ -3,18 +3,21 @@
 Rule 1: a line goes on as it came, byte for byte, in order, unless it makes a session, answers `initialize` of
 a client that takes peer events, or is ours alone.
 Rule 2: what cannot be done for our sake (a root that does not open) leaves the agent as it is without us.
-Rule 3: the agent's end is the end; the client's end is the agent's end of input.
+Rule 3: the agent's end is the end. The client's end is the agent's end of input, and soon its end: some
+agents go on without input for ever.
 
 Source: reference/harnesses.md 9; reference/native.md 4.1, 4.3; docs/harnesses/acp.md.
 """
 
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from tieline.adapters.acp import frames
+from tieline.adapters.acp.agent import CANNOT_EXECUTE, KILLED, NOT_FOUND, Agent
 from tieline.adapters.acp.session import Session
 from tieline.adapters.stdio.calls import Root
 from tieline.adapters.stdio.pipes import Outlet
@@ -26,7 +29,9 @@ __all__ = ["Proxy"]
 
 CHUNK_BYTES: Final = 65_536
 END_S: Final = 5.0
-CANNOT_EXECUTE, NOT_FOUND = 126, 127
+"""What an agent gets to end by itself once its client has left."""
+LAST_LINES_S: Final = 1.0
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MAKES_SESSION: Final = ("session/new", "session/load", "session/resume", "session/fork")
 MISSED_EVENTS: Final = f"_{frames.VENDOR}/peer_events"
 PASSED_ON: Final = ("TIELINE_HOME", "TIELINE_COORDINATION_DIRECTORY")
@@ -44,82 +49,99 @@ class Proxy:
         self._source = source
         self._outlet = Outlet(sink)
         self._words, self._alias, self._scope, self._opener = agent, alias, scope, opener
-        self._client_lock, self._agent_lock = asyncio.Lock(), asyncio.Lock()
+        self._client_lock = asyncio.Lock()
         self._sessions: dict[str, Session] = {}
         self._opening: dict[str, Session] = {}
         self._permissions: dict[str, Session] = {}
+        self._closing: dict[str, Session] = {}
+        self._harness = os.path.basename(agent[0])
         self._initialize = ""
         self._takes_events = False
         self._is_over = False
         self._group = asyncio.TaskGroup()
-        self._agent: asyncio.subprocess.Process | None = None
+        self._works: set[asyncio.Task[None]] = set()
+        self._agent: Agent | None = None
 
     async def run(self) -> int:
         """Serve until the agent has ended; return its exit code, 126 or 127 where it does not start."""
-        pipe = asyncio.subprocess.PIPE
         try:
-            agent = await asyncio.create_subprocess_exec(*self._words, stdin=pipe, stdout=pipe)
+            agent = await Agent.start(self._words)
         except OSError as error:
             print(f"tieline acp: {self._words[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201 - a door's log
             return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE
         self._agent = agent
-        async with self._group as group:
-            client = group.create_task(self._read_client())
-            await self._read_agent(agent)
-            self._is_over = True
-            client.cancel()
-            code = await self._ended(agent)
-            for session in {*self._sessions.values(), *self._opening.values()}:
-                await session.close()
+        loop = asyncio.get_running_loop()
+        leaving: asyncio.Future[int] = loop.create_future()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._leave, leaving, number)
+        try:
+            async with self._group as group:
+                code = await self._serve(agent, group, leaving)
+        finally:
+            agent.release()
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+        return leaving.result() if leaving.done() else code
+
+    async def _serve(self, agent: Agent, group: asyncio.TaskGroup, leaving: "asyncio.Future[int]") -> int:
+        client = group.create_task(self._read_client(agent))
+        reading = group.create_task(self._read_agent(agent))
+        ended = group.create_task(agent.wait())
+        either: set[asyncio.Future[Any]] = {client, ended, leaving}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
+            await agent.end(0 if leaving.done() else END_S)
+        code = await ended
+        # Its last lines; a process that it left behind may hold the pipe.
+        await asyncio.wait({reading}, timeout=LAST_LINES_S)
+        self._is_over = True
+        if self._works:
+            await asyncio.wait(self._works, timeout=END_S)
+        for task in (client, reading, *self._works):
+            task.cancel()
+        for session in {*self._sessions.values(), *self._opening.values()}:
+            await session.close()
         return code
 
-    async def _ended(self, agent: asyncio.subprocess.Process) -> int:
-        try:
-            async with asyncio.timeout(END_S):
-                return await agent.wait()
-        except TimeoutError:
-            agent.terminate()
-            return await agent.wait()
+    @staticmethod
+    def _leave(leaving: "asyncio.Future[int]", number: signal.Signals) -> None:
+        if not leaving.done():
+            leaving.set_result(KILLED + number)
 
     # --- streams ------------------------------------------------------------------------------
 
-    async def _read_client(self) -> None:
+    async def _read_client(self, agent: Agent) -> None:
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(
+        transport, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._source, "rb")
         )
-        async for data in _lines(reader):
-            await self._from_client(data)
-        assert self._agent is not None, "the client is read behind the agent's start"
-        assert self._agent.stdin is not None, "it was started with a pipe"
-        self._agent.stdin.close()
+        try:
+            async for data in _lines(reader):
+                await self._from_client(data)
+        finally:
+            transport.close()
+        agent.close_input()
 
-    async def _read_agent(self, agent: asyncio.subprocess.Process) -> None:
-        assert agent.stdout is not None, "it was started with a pipe"
-        async for data in _lines(agent.stdout):
+    async def _read_agent(self, agent: Agent) -> None:
+        async for data in _lines(agent.output):
             await self._from_agent(data)
 
     async def _to_agent(self, data: bytes) -> None:
         assert self._agent is not None, "nothing is written before it was started"
-        assert self._agent.stdin is not None, "it was started with a pipe"
-        async with self._agent_lock:
-            try:
-                self._agent.stdin.write(data)
-                await self._agent.stdin.drain()
-            except (BrokenPipeError, ConnectionResetError):
-                return  # it ends: its output says so
+        await self._agent.write(data)
 
     async def _to_client(self, data: bytes) -> None:
         async with self._client_lock:
             await asyncio.to_thread(self._outlet.write, data)
 
-    def _start(self, work: Awaitable[None]) -> None:
-        async def run() -> None:
-            await work
-
-        if not self._is_over:
-            self._group.create_task(run())
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._is_over:
+            work.close()
+            return
+        task = self._group.create_task(work)
+        self._works.add(task)
+        task.add_done_callback(self._works.discard)
 
     # --- lines of the client ------------------------------------------------------------------
 
@@ -143,6 +165,9 @@ class Proxy:
             await session.prompted(frame["id"], data)
         elif session is not None and method == "session/cancel":
             await session.cancel(data)
+        elif session is not None and method == "session/close" and "id" in frame:
+            self._closing[frames.key(frame["id"])] = session
+            await self._to_agent(data)
         elif session is not None and self._takes_events and method == MISSED_EVENTS and "id" in frame:
             await self._to_client(await session.events_after(frame["id"], str(params.get("after", "0"))))
         else:
@@ -156,7 +181,7 @@ class Proxy:
             alias=self._alias,
             scope=self._scope,
             mode="acp",
-            harness=os.path.basename(self._words[0]),
+            harness=self._harness,
             host_pid=os.getpid(),
             is_published=False,
         )
@@ -209,18 +234,28 @@ class Proxy:
             if session.owns(request_id):
                 self._start(session.answered(frame))
                 return
-        if self._takes_events and frames.key(request_id) == self._initialize and "result" in frame:
-            data, self._initialize = frames.advertised(frame), ""
+        if frames.key(request_id) == self._initialize and "result" in frame:
+            self._initialize = ""
+            self._harness = frames.agent_name(frame) or self._harness
+            if self._takes_events:
+                data = frames.advertised(frame)
         opened = self._opening.pop(frames.key(request_id), None)
-        former = None if opened is None else self._placed(opened, frame)
+        former = self._closed(frame) if opened is None else self._placed(opened, frame)
         await self._to_client(data)
         if opened is not None and opened.id:
             await opened.announce(opened.id)
-        for over in former or ():
+        for over in former:
             await over.close()
         for session in self._sessions.values():
             if session.has(request_id):
                 self._start(session.answered(frame))
+
+    def _closed(self, frame: dict[str, Any]) -> list[Session]:
+        """Return the session that this answer says is closed."""
+        session = self._closing.pop(frames.key(frame.get("id")), None)
+        if session is None or "result" not in frame or self._sessions.get(session.id) is not session:
+            return []
+        return [self._sessions.pop(session.id)]
 
     def _placed(self, session: Session, frame: dict[str, Any]) -> list[Session]:
         """Give a session its id before the client has it, and may prompt; return what is over with that."""

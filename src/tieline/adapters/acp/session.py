@@ -11,7 +11,7 @@ Source: reference/harnesses.md 9, 11; reference/native.md 1M, 4.3; DESIGN.md 3.
 """
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from tieline.adapters.acp import frames
@@ -23,8 +23,8 @@ __all__ = ["Session"]
 EVIDENCE_MS: Final = 3_600_000
 ANSWER_CHARACTERS_MAX: Final = 1_048_576
 
-Write = Callable[[bytes], Awaitable[None]]
-Start = Callable[[Awaitable[None]], None]
+Write = Callable[[bytes], Coroutine[Any, Any, None]]
+Start = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Session:
