@@ -257,6 +257,45 @@ async def test_flooder_of_new_messages_is_held_to_its_rate(private_home: Path) -
         assert accepted <= 32
 
 
+@pytest.mark.clause("I30", "S18", "S16")
+async def test_forged_probes_make_no_ring_and_flood_nobody(private_home: Path) -> None:
+    """Alice waits for bob; no path that somebody makes up is a ring, and the answer tells nothing."""
+    async with victims(private_home) as (alice, bob, hostile):
+        sent = await alice.call("send_peer_message", to="bob", content="and you?")
+        waiting = await alice.say("peer_messages", replyTo=sent["messageId"], waitMs=20_000)
+        own, other = alice.who["peerId"], bob.who["peerId"]
+        evil = peer_id_of(hostile.instance)
+        to_alice = await hostile.dial("alice")
+        for is_known in (False, True):
+            if is_known:  # from here on alice owes mallory an answer: its probes are taken, and passed to bob
+                assert (await to_alice.send("do tell"))["result"]["state"] == "accepted"
+            for path in ([evil], [own, evil], [own, other, evil], [other, own, evil], [other, evil]):
+                probe = {
+                    "id": f"{is_known}-{len(path)}",
+                    "to": own,
+                    "path": path,
+                    "kinds": ["ask"] * len(path),
+                }
+                assert (await to_alice.request("tieline.wait_probe", probe))["result"] == {}
+        for wrong in (
+            {"path": [own]},
+            {"path": [evil] * 40},
+            {"kinds": ["lock"]},
+            {"senderRunId": "r"},
+            {"id": ""},
+        ):
+            probe = {"id": "x", "to": own, "path": [evil], "kinds": ["ask"], **wrong}
+            assert await to_alice.code("tieline.wait_probe", probe) == "INVALID_PARAMS"
+        for number in range(300):
+            probe = {"id": f"flood-{number}", "to": own, "path": [evil], "kinds": ["ask"]}
+            assert await to_alice.code("tieline.wait_probe", probe) in ("", "RATE_LIMITED")
+        assert (await alice.call("local.waits"))["cycles"] == []
+        assert (await bob.call("local.waits"))["cycles"] == []
+        assert (await bob.call("local.inbox"))["unread"] == 1
+        await bob.call("local.reply", messageId=sent["messageId"], content="well")
+        assert (await alice.answer(waiting))["result"]["messages"][0]["content"] == "well"
+
+
 @pytest.mark.clause("K14")
 async def test_reader_that_never_reads_costs_its_victim_little(private_home: Path) -> None:
     """Sixteen links that ask on and on and read nothing: memory stays, and another peer is served."""
