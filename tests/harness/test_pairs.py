@@ -26,10 +26,10 @@ from tests.harness.test_mcp_alone import MESSAGE_ID
 
 NAMES = ("claude-code", "codex", "pi", "omp", "opencode", "gemini")
 EXTRAS = {"claude-code": ["permission"], "codex": ["trust"], "gemini": ["permission"]}
-WAITING = ("codex", "gemini")
+WAITING = ("gemini",)
 """What an idle window is not woken in: its model waits for the mail in a turn of its own."""
-LISTED_ANEW = ("opencode",)
-"""What has no session before its first prompt."""
+GREETED = ("codex", "opencode")
+"""What has no session, or none that can be woken, before its first prompt."""
 SECONDS_MAX = 60.0
 WAIT_MS = 30_000
 
@@ -55,7 +55,7 @@ class Crew:
             self.windows[program.name] = self._stack.enter_context(program.window())
         for program in programs:
             self.windows[program.name].until(*program.ready)
-            if program.name in LISTED_ANEW:
+            if program.name in GREETED:
                 self.windows[program.name].type("good morning\r")
                 self.windows[program.name].until(IDLE_TEXT)
         watching = Neighbour(self._shared, self._folder / "n", "watcher")
