@@ -28,6 +28,7 @@ from tieline.model.resource import Document
 from tieline.model.traits import NATIVE
 from tieline.runtime import rings
 from tieline.runtime.calls import Actor, Params, Reply
+from tieline.runtime.resources.watching import Glance
 from tieline.runtime.signals import Signal, Watch
 from tieline.wire.native import mapping
 
@@ -59,7 +60,7 @@ class Waits:
         self._graph = Graph()
         self._prober = Prober()
         self._documents: tuple[Document, ...] = ()
-        self._documents_s = -FRESH_S
+        self._glance = Glance(f"{node.places.coordination}/peer-resources")
         self._foreign: set[str] = set()
         self._standing: dict[tuple[str, ...], Cycle] = {}
         self._telling: dict[tuple[str, ...], asyncio.TimerHandle] = {}
@@ -121,13 +122,12 @@ class Waits:
 
     async def freshen(self) -> None:
         """Look at the resources where this root does not watch them by itself."""
-        loop = asyncio.get_running_loop()
-        if not self._node.desk.is_passive or loop.time() - self._documents_s < FRESH_S:
-            return
-        self._documents_s = loop.time()
+        if not self._node.desk.is_passive or not self._glance.is_changed():
+            return  # also where no resource was ever used: then nothing of them is loaded
         found = await self._node.desk.run(lambda coordinator: coordinator.readable(coordinator.known_keys()))
         own = self._own_ids()
         self.take_documents(document for document in found if own & _named(document))
+        await asyncio.sleep(0)  # until they were looked at
 
     def take_documents(self, documents: Iterable[Document]) -> None:
         """Take these for the resources that name our peers."""
@@ -316,7 +316,6 @@ class Waits:
 
     async def _take_later(self, probe: Probe, instance: str) -> None:
         await self.freshen()
-        await asyncio.sleep(0)  # what was read is looked at first
         self._take(probe, instance)
 
     def _take(self, probe: Probe, instance: str) -> None:

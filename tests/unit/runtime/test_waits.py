@@ -258,3 +258,22 @@ async def test_free_resource_that_is_not_granted_waits_for_its_controller(privat
         await until(lambda: bool(alice.node.waits.known))
         (wait,) = alice.node.waits.known
         assert (wait.awaited, wait.kind, wait.request) == (other.id, "resource", "r-1")
+
+
+async def test_root_of_one_command_looks_at_resources_only_where_they_were_used(private_home: Path) -> None:
+    """Who only asks leaves no trace there; who waits for what another holds learns it by being asked."""
+    async with two(private_home, mode="command") as (alice, bob):
+        folder = Path(alice.node.places.coordination) / "peer-resources"
+        assert (await alice.waits())["waits"] == []
+        assert not folder.exists()
+        for root in (alice, bob):
+            await call(
+                root,
+                "coordinate_resource",
+                operation="request",
+                resource="machine/x",
+                requestId=root.node.alias,
+                reason="r",
+            )
+        (wait,) = (await bob.waits())["waits"]
+        assert (wait["waiterAlias"], wait["awaitedAlias"], wait["subject"]) == ("bob", "alice", "machine/x")
