@@ -225,3 +225,31 @@ async def test_two_resources_held_in_other_orders_are_told_to_both(private_home:
         assert await cancelling.ends() == 0, cancelling.said
         assert await first.ends() == 125
         await play.no_ring()
+
+
+@pytest.mark.clause("I30")
+async def test_commands_outside_every_agent_are_told_of_their_ring(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command's own root, which lives for it alone, finds the ring as an agent's does."""
+    host = private_home / "host"
+    host.write_text(f'#!/bin/sh\n{shutil.which("tieline")} "$@"\nexit $?\n', encoding="utf-8")
+    host.chmod(0o700)
+    async with stage(private_home) as play:
+        with monkeypatch.context() as patch:  # a host that is no ancestor of the commands
+            patch.setattr(shutil, "which", lambda _name: str(host))
+            play.agents["bob"] = await Attached.start(private_home, "bob")
+        holding = await Command.start(
+            private_home, "run", "--resource", "machine/db", "--",
+            "tieline", "ask", "bob", "may I migrate?", "--timeout", "60",
+        )  # fmt: skip
+        play.commands.append(holding)
+        question = await play.question_for("bob")
+        waiting = await play.command("bob", "run", "--resource", "machine/db", "--", "true")
+        await holding.says("tieline ask: WAIT_CYCLE", "machine/db")
+        await waiting.says("tieline run: WAIT_CYCLE", f"tieline reply {question}")
+        await play.agents["bob"].call("local.reply", messageId=question, content="yes")
+        assert await holding.ends() == 0
+        assert await waiting.ends() == 0
+        await play.no_ring()
+        await play.agents["bob"].leave()
