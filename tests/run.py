@@ -439,6 +439,8 @@ def suites_of(arguments: list[str]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Run what `arguments` name, and return the exit code: 0 green, 1 red, 2 cannot run."""
+    # Who ends this run ends what it started: else that would go on, and hold the output open.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         suites = suites_of(arguments)
         place = prepare()
@@ -454,6 +456,7 @@ def main(arguments: list[str]) -> int:
             print(f"left processes behind: {', '.join(left)}")
         return code or bool(left)
     finally:
+        left_behind(place)
         shutil.rmtree(place.folder)
 
 

@@ -4,6 +4,7 @@ Source: DESIGN.md 8, "Test machines".
 """
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -107,6 +108,25 @@ def test_suites_asked_for_by_nobody_are_all_that_exist() -> None:
     """Without arguments every suite runs whose folder exists."""
     assert {"lint", "tidy"} <= set(launcher.suites_of([]))
     assert launcher.suites_of(["tests/unit/test_errors.py", "-x"]) == []
+
+
+def test_run_that_is_ended_ends_what_it_started(tmp_path: Path) -> None:
+    """Its tests do not go on without it, and hold nobody's pipe open."""
+    (tmp_path / "test_it.py").write_text(
+        "import os, pathlib, time\n"
+        "def test_it():\n"
+        "    pathlib.Path(__file__).with_name('pid').write_text(str(os.getpid()))\n"
+        "    time.sleep(50)\n"
+    )
+    runner = Path(launcher.__file__)
+    process = subprocess.Popen([sys.executable, str(runner), str(tmp_path / "test_it.py")])
+    pid = tmp_path / "pid"
+    give_up = time.monotonic() + 30
+    while not (pid.exists() and pid.read_text()) and time.monotonic() < give_up:
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert not is_running(Path("/proc", pid.read_text(), "stat"))
 
 
 @pytest.mark.parametrize(

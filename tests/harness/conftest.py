@@ -18,6 +18,8 @@ from tests.harness.model import ModelServer
 from tests.harness.programs import PROGRAMS, Place, Program
 
 TEST_SECONDS_MAX = 240
+FIRST = ("test_pairs", "test_conformance")
+"""What shows most runs first: a run may be cut when its time is over."""
 
 # Read before any test hides the variables of the caller.
 FOUND = {recipe.name: cache.find(recipe, cache.folder()) for recipe in cache.HARNESSES}
@@ -46,6 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents and harnesses_of(item):
             item.add_marker(pytest.mark.timeout(TEST_SECONDS_MAX))
             SELECTED.update(harnesses_of(item))
+    items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
