@@ -124,12 +124,15 @@ class Lines(ScrollView, can_focus=True):
         elif self._place >= top + self.size.height:
             self.scroll_to(y=self._place - self.size.height + 1, animate=False, immediate=True)
 
+    def _scroll(self, by: int) -> None:
+        self.scroll_to(y=int(self.scroll_offset.y) + by, animate=False, immediate=True)
+
     def action_step(self, by: int) -> None:
         """Move the cursor, or scroll where there is none."""
         if self._has_cursor:
             self._move(self._place + by)
         else:
-            self.scroll_relative(y=by, animate=False)
+            self._scroll(by)
 
     def action_page(self, by: int) -> None:
         """Move by a screen."""
@@ -137,7 +140,7 @@ class Lines(ScrollView, can_focus=True):
         if self._has_cursor:
             self._move(self._place + rows)
         else:
-            self.scroll_relative(y=rows, animate=False)
+            self._scroll(rows)
 
     def action_edge(self, is_last: int) -> None:
         """Move to the first or the last row."""
