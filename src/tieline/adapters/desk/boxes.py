@@ -62,7 +62,7 @@ class Reading(Box):
     """A text to read."""
 
     BINDINGS: ClassVar[list[Binding]] = [
-        Binding("escape,q,enter,question_mark", "close", show=False),
+        Binding("escape,q,question_mark", "close", show=False),
     ]
 
     def __init__(self, title: str, text: str) -> None:
@@ -88,6 +88,11 @@ class Reading(Box):
         lines.styles.height = min(len(shown), max(3, self.app.size.height - 5))
         lines.styles.max_height = max(3, self.app.size.height - 5)
         lines.focus()
+
+    def on_lines_chosen(self, event: Lines.Chosen) -> None:
+        """Enter closes it, too."""
+        event.stop()
+        self.dismiss(None)
 
 
 class Answer(Box):

@@ -28,6 +28,7 @@ Draw = Callable[[Any], Row]
 class Lines(ScrollView, can_focus=True):
     """Rows, each with a key; one of them may bear the cursor."""
 
+    DEFAULT_CSS = "Lines { overflow-x: hidden; }"
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "lines--cursor",
         "lines--here",
