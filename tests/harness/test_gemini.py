@@ -1,5 +1,6 @@
 """A real Gemini CLI, set up by `tieline setup`, is shown mail at its boundaries, and its sender is told."""
 
+import json
 import shutil
 import threading
 import time
@@ -117,3 +118,28 @@ def test_idle_window_gets_mail_with_its_next_prompt(
         while "Both were read." not in str(neighbour.last(peer)):
             assert time.monotonic() < give_up, neighbour.last(peer)
             time.sleep(0.2)
+
+
+def test_idle_window_is_woken_by_a_waiter_that_its_model_started(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """With two settings of the person's the end of a background command, as mail comes, begins a turn."""
+    program = set_up(open_program("gemini", is_wired=False))
+    settings = program.place.home / ".gemini" / "settings.json"
+    told = json.loads(settings.read_text())
+    told["experimental"] = {"modelSteering": True}
+    told.setdefault("tools", {})["shell"] = {"backgroundCompletionBehavior": "inject"}
+    settings.write_text(json.dumps(told))
+    command = f"TIELINE_HOME={shared} tieline inbox --wait 100 > /dev/null"
+    waiter = {"command": command, "is_background": True, "description": "waits for mail"}
+    model.script("ARM-NOW", Call("run_shell_command", waiter), Say("It waits now."))
+    with neighbour_of(shared, private_home) as neighbour, program.window("--yolo") as window:
+        window.until(*program.ready)
+        peer = peer_of(program, neighbour)
+        window.type("Please ARM-NOW\r")
+        window.until("It waits now.")
+        time.sleep(2)
+        sent = neighbour.send(peer, "The build is red. Q-5005")
+        request = model.with_text("Q-5005", SECONDS_MAX)
+        assert request.seen.count("Q-5005", "user") == 1
+        await_state(neighbour, sent["messageId"], "consumed")

@@ -116,6 +116,6 @@ HARNESS = Harness(
     _folder,
     _files,
     ("permission",),
-    "start its windows anew; an idle window takes mail at its next prompt: Gemini CLI has no way to wake it",
-    "mail comes between two tools, as a turn ends, or with the next prompt; an idle window is not woken",
+    "start its windows anew; an idle window takes mail at its next prompt, or by a waiter of its model",
+    "mail comes between tools, at a turn's end, with a prompt; an idle window is not woken, but by a waiter",
 )
