@@ -169,13 +169,19 @@ def milliseconds(text: str) -> int:
 
 
 def recipients_and_text(words: list[str], prog: str) -> tuple[list[str], str]:
-    """Return the recipients and the text of `TO [TO ...] TEXT`.
+    """Return the recipients and the text of `TO [TO ...] TEXT`, or of one word as it is typed at the desk.
 
     A leading colon, as a person writes an alias, is not part of the name.
 
     Raises:
         UsageError: the text is missing, or empty, or a recipient is.
     """
+    if len(words) == 1 and words[0].lstrip().startswith(":"):
+        from tieline.composer import direct
+
+        typed = direct(words[0])
+        if typed is not None:
+            return [typed.mention.alias], typed.content
     if len(words) < 2:
         raise UsageError(f"TO and TEXT are needed; see `{prog} --help`")
     recipients = list(dict.fromkeys(word.removeprefix(":") for word in words[:-1]))

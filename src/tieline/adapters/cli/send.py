@@ -26,7 +26,8 @@ EXPIRY_SLACK_MS = 2_500
 """Between a message's last instant and the root's word on what became of it."""
 USAGE = "tieline send [options] TO [TO ...] TEXT"
 DETAILS = """TO is an alias (with or without its colon) or an exact peer id; it may be repeated, and each
-recipient gets a message and a receipt of its own. TEXT is the last word; - reads stdin.
+recipient gets a message and a receipt of its own. TEXT is the last word; - reads stdin. One word alone,
+as ':api run the tests', is read as the desk reads it: a name, then what it is told.
 Outside every agent a root of the command's own sends it. That root waits until the message has arrived or
 expired; it cannot be answered once it has ended, and with a shorter --wait nothing retries what is open
 then. --instance sends as that agent instead."""

@@ -76,6 +76,20 @@ def test_recipients_named_twice_get_one_message() -> None:
     assert recipients_and_text([":api", "web", "api", "text"], "p") == (["api", "web"], "text")
 
 
+@pytest.mark.clause("native-128", "native-130")
+@pytest.mark.parametrize("word", [":api run :db", "  :api  run :db "])
+def test_one_word_that_begins_with_a_name_is_read_as_at_the_desk(word: str) -> None:
+    """A line as the composer reads it, a name and what it is told, is both recipient and text."""
+    assert recipients_and_text([word], "p") == (["api"], "run :db")
+
+
+@pytest.mark.parametrize("word", [":api", ":smile: hi", "\\:api hi", ":api two\nlines", "text"])
+def test_one_word_that_is_no_letter_is_refused(word: str) -> None:
+    """What the composer sends to nobody is wrong usage here."""
+    with pytest.raises(UsageError):
+        recipients_and_text([word], "p")
+
+
 def test_text_of_non_utf8_words_is_refused() -> None:
     """Bytes of the command line that are no UTF-8 are refused, not replaced."""
     with pytest.raises(UsageError):
