@@ -1,6 +1,7 @@
 """One simulated broker: the product's hub and links over fake sockets and a journal that takes its time.
 
-Rule 1: all that decides is the product's own code; this file carries plans out in their order, rows first.
+Rule 1: all that decides is the product's own code; this file carries plans out, rows first, and in their
+    order for each session: what waits for the disk holds up nobody else.
 Rule 2: a broker that died keeps its journal and nothing else; of the commit under way all or nothing.
 Rule 3: what comes late over a socket that was given up is handed to the product all the same.
 
@@ -13,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.network import End
-from tieline.engine.brokering.contract import Command, Drop, Lost, Opened, Plan, Put, Registered, Tick
+from tieline.engine.brokering.contract import Command, Drop, Kept, Lost, Opened, Plan, Put, Registered, Tick
 from tieline.engine.brokering.hub import Hub
 from tieline.wire.intercom.protocol import BrokerLink
 from tieline.wire.intercom.saying import FrameCodec
@@ -154,7 +155,11 @@ class SimBroker:
 
     def _take(self, plan: Plan) -> None:
         self._deadline_ms, self._idle_since_ms = plan.deadline_ms, plan.idle_since_ms
-        self._plans.append(plan)
+        links = _links_of(plan)
+        if plan.rows or any(links & _links_of(one) for one in self._plans):
+            self._plans.append(plan)
+        else:
+            self._say(plan)  # nothing that waits for the disk is for the same sessions
         self._pump()
         self._arm()
 
@@ -170,6 +175,9 @@ class SimBroker:
     def _kept(self) -> None:
         assert self._writing is not None
         self.world.mail.store(self._writing.rows)
+        if self._writing.refusable:
+            told = self.hub.handle(Kept(self._writing.refusable), self.world.clock.now())
+            self._deadline_ms = told.deadline_ms
         self._writing = None
         self._say(self._plans.popleft())
         self._pump()
@@ -224,3 +232,7 @@ class SimBroker:
             self.world.clock.kill(self.name)
             self.world.network.gone(self)
             self.world.left(self)
+
+
+def _links_of(plan: Plan) -> set[int]:
+    return {*(number for number, _ in plan.outputs), *plan.closes}

@@ -72,9 +72,10 @@ class Asks:
         mine = self._open.setdefault(asker_id, {})
         if letter.message_id in mine:
             return
-        before = dict(mine)
         if len(mine) >= ASKS_PER_ASKER_MAX:
-            turn.rows.append(Drop("ask", row_key(mine.pop(next(iter(mine))))))
+            oldest = mine.pop(next(iter(mine)))
+            turn.rows.append(Drop("ask", row_key(oldest)))
+            turn.undo.append(partial(self._open_again, oldest))
         content = letter.fields.get("content")
         question = content.get("text") if isinstance(content, dict) else ""
         now_ms = turn.now.wall_ms
@@ -88,22 +89,25 @@ class Asks:
         )
         mine[letter.message_id] = ask
         turn.rows.append(Put("ask", row_key(ask), self._codec.dump(_document(ask))))
-        turn.undo.append(partial(self._reset, asker_id, before))
+        turn.undo.append(partial(self._remove, ask))
 
-    def _reset(self, asker_id: str, asks: dict[str, Ask]) -> None:
-        """Let exactly these asks of a session be open."""
-        self._open[asker_id] = asks
-        if not asks:
-            del self._open[asker_id]
+    def _open_again(self, ask: Ask) -> None:
+        mine = {**self._open.get(ask.asker_id, {}), ask.message_id: ask}
+        self._open[ask.asker_id] = dict(sorted(mine.items(), key=lambda one: one[1].created_ms))
+
+    def _remove(self, ask: Ask) -> bool:
+        """Let this edge be closed; False where it is already."""
+        mine = self._open.get(ask.asker_id, {})
+        is_open = mine.pop(ask.message_id, None) is not None
+        if not mine:
+            self._open.pop(ask.asker_id, None)
+        return is_open
 
     def close(self, ask: Ask, turn: Turn) -> None:
         """Close an edge."""
-        mine = self._open.get(ask.asker_id, {})
-        turn.undo.append(partial(self._reset, ask.asker_id, dict(mine)))
-        if mine.pop(ask.message_id, None) is not None:
-            if not mine:
-                del self._open[ask.asker_id]
+        if self._remove(ask):
             turn.rows.append(Drop("ask", row_key(ask)))
+            turn.undo.append(partial(self._open_again, ask))
 
     def cancel(self, asker_id: str, message_id: str, turn: Turn) -> None:
         """Close the edge of one ask, where it is open."""

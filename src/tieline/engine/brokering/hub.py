@@ -21,6 +21,7 @@ from tieline.engine.brokering.contract import (
     ExtensionsTold,
     Failed,
     Join,
+    Kept,
     Leave,
     Letter,
     ListAsked,
@@ -47,6 +48,7 @@ from tieline.engine.brokering.mailbox import Held
 from tieline.engine.brokering.raw import RawSockets
 from tieline.engine.brokering.records import Place, Record
 from tieline.engine.brokering.sessions import Session
+from tieline.engine.brokering.staging import STAGING_MS
 from tieline.engine.brokering.state import State
 from tieline.engine.brokering.turn import Turn
 from tieline.errors import ProtocolError
@@ -108,6 +110,9 @@ _SAID: Final[dict[type, Callable[[State, Session, Any, Turn], None]]] = {
     WakeTold: _take_wake,
 }
 
+# They change only what is their sender's, and order nothing for who came or left.
+_FREE: Final = (SendAsked, ListAsked, PresenceTold, ReceiptTold, BusPublished, ReadAsked, ReadAnswered)
+
 
 class Hub:
     """Everything that one broker knows, and what it decides."""
@@ -118,7 +123,8 @@ class Hub:
         self._raw = RawSockets()
         self._idle_since_ms: int | None = now.mono_ms
         self._sweep_ms = now.mono_ms + SWEEP_MS
-        self._refusable: Turn | None = None
+        self._undecided: dict[int, Turn] = {}  # by the numbers of their plans
+        self._refusable_count = 0
 
     @property
     def sessions_count(self) -> int:
@@ -169,8 +175,11 @@ class Hub:
                 turn.closes += self._raw.opened(command.link, command.process_id, now.mono_ms)
             case Tick():
                 self._tick(command, turn)
+            case Kept():
+                for number in [one for one in self._undecided if one <= command.number]:
+                    del self._undecided[number]
             case Unkept():
-                self._take_back(turn)
+                self._take_back(command.number, turn)
             case Join():
                 if self._state.sessions.of_link(command.link) is None:
                     arrival.join(self._state, command, self._raw.ended(command.link), turn)
@@ -184,14 +193,21 @@ class Hub:
                 if session is not None:
                     session.change({"lastSeen": now.wall_ms})
                     _SAID[type(command)](self._state, session, command, turn)
-        plan = self._planned(turn)
-        if plan.is_refusable:
-            self._refusable = turn
-        return plan
+        if turn.is_refusable:
+            self._refusable_count += 1
+            self._undecided[self._refusable_count] = turn
+        return self._planned(turn)
 
-    def _take_back(self, turn: Turn) -> None:
+    def may_be_heard(self, command: Command) -> bool:
+        """Return whether a command rests on nothing that may yet be taken back.
+
+        Its sender is none of those whom such a plan is for.
+        """
+        return not self._undecided or isinstance(command, _FREE)
+
+    def _take_back(self, number: int, turn: Turn) -> None:
         """Undo what could not be kept, and tell who asked for it."""
-        refused, self._refusable = self._refusable, None
+        refused = self._undecided.pop(number, None)
         if refused is not None and refused.otherwise is not None:
             for undo in reversed(refused.undo):
                 undo()
@@ -199,11 +215,17 @@ class Hub:
 
     def _tick(self, command: Tick, turn: Turn) -> None:
         turn.closes += self._raw.expire(turn.now.mono_ms)
-        routing.release_staged(self._state, turn)
+        routing.release_staged(self._state, turn, self._undecided_ms)
         self._state.reads.expire(self._state.sessions, turn)
         self._state.mailbox.settle(command.unread, turn)
         if turn.now.mono_ms >= self._sweep_ms:
             self._sweep(turn)
+
+    @property
+    def _undecided_ms(self) -> int | None:
+        """Since when there is something undecided, monotonic milliseconds; None where there is nothing."""
+        first = next(iter(self._undecided.values()), None)
+        return None if first is None else first.now.mono_ms
 
     def _sweep(self, turn: Turn) -> None:
         self._sweep_ms = turn.now.mono_ms + SWEEP_MS
@@ -236,7 +258,11 @@ class Hub:
             self._idle_since_ms = None
         elif self._idle_since_ms is None:
             self._idle_since_ms = turn.now.mono_ms
-        times = [self._raw.due_ms, state.staging.due_ms, state.reads.due_ms, state.mailbox.handover_due_ms]
+        staged_ms, since_ms = state.staging.due_ms, self._undecided_ms
+        if staged_ms is not None and since_ms is not None and staged_ms >= since_ms + STAGING_MS:
+            staged_ms = None  # it is perhaps taken back
+        times = [self._raw.due_ms, staged_ms, state.reads.due_ms, state.mailbox.handover_due_ms]
         if len(state.asks) or len(state.records) or state.mailbox.remembers_anybody:
             times.append(self._sweep_ms)
-        return turn.plan(min((time for time in times if time is not None), default=None), self._idle_since_ms)
+        due_ms = min((time for time in times if time is not None), default=None)
+        return turn.plan(due_ms, self._idle_since_ms, self._refusable_count if turn.is_refusable else 0)

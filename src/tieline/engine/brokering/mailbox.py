@@ -179,8 +179,8 @@ class Mailbox:
         return True
 
     def _unhold(self, held: Held) -> None:
-        del self._held[held.number]
-        self._held_bytes -= held.size_bytes
+        if self._held.pop(held.number, None) is not None:
+            self._held_bytes -= held.size_bytes
 
     def inherited_by(self, session: Session, others: Iterator[Session]) -> list[Held]:
         """Return the mail that belongs to one who is back, in order; `others` are all who are live."""

@@ -263,9 +263,15 @@ def pass_receipt(state: State, recipient: Session, told: ReceiptTold, turn: Turn
         turn.say(sender.link, ReceiptPassed(recipient.row(), told.receipt))
 
 
-def release_staged(state: State, turn: Turn) -> None:
-    """Deliver the staged updates whose time has come; one that cannot be is not reported."""
-    for staged in state.staging.due(turn.now.mono_ms):
+def release_staged(state: State, turn: Turn, undecided_ms: int | None) -> None:
+    """Deliver the staged updates whose time has come; one that cannot be is not reported.
+
+    What came at `undecided_ms` or later stays: it is perhaps taken back.
+    """
+    until_ms = turn.now.mono_ms
+    if undecided_ms is not None:
+        until_ms = min(until_ms, undecided_ms + STAGING_MS - 1)
+    for staged in state.staging.due(until_ms):
         target = state.sessions.of_id(staged.recipient_id)
         sender = state.sessions.of_id(staged.sender.session_id)
         if target is None:

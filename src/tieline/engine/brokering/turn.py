@@ -33,14 +33,18 @@ class Turn:
         """Order an output."""
         self.outputs.append((link, output))
 
-    def plan(self, deadline_ms: int | None, idle_since_ms: int | None) -> Plan:
+    @property
+    def is_refusable(self) -> bool:
+        """Whether somebody is refused when the rows cannot be kept."""
+        return self.otherwise is not None and any(isinstance(row, Put) for row in self.rows)
+
+    def plan(self, deadline_ms: int | None, idle_since_ms: int | None, refusable: int = 0) -> Plan:
         """Return all that was ordered."""
-        is_refusable = self.otherwise is not None and any(isinstance(row, Put) for row in self.rows)
         return Plan(
             tuple(self.rows),
             tuple(self.outputs),
             tuple(self.closes),
             deadline_ms,
             idle_since_ms,
-            is_refusable=is_refusable,
+            refusable,
         )

@@ -1,13 +1,15 @@
 """A broker's sessions: what their sockets say goes to the hub, and what it orders is kept, then said.
 
-Theory. The hub decides in the order in which the bytes came. Its plans are carried out in that order, too:
-one with rows waits until they are on stable storage, and those behind it wait with it. Rows that come in
-meanwhile go with the next sync, all at once. Most plans have none and wait for nothing.
+Theory. The hub decides in the order in which the bytes came. A plan with rows waits until they are on stable
+storage. Rows that come in meanwhile go with the next sync, all at once. Most plans have none, and wait for
+nothing but what waits to be said to the same sessions: nobody else pays for a sync.
 
 Rule 1: of a plan, rows are durable before any output is written, outputs keep their order, closes come last.
+    What is said to one session keeps the order in which it was decided.
 Rule 2: where there is no room for rows that somebody waits for, the hub takes its plan back and refuses;
-    until that is known no session is heard, so that nothing rests on it. Rows that nobody waits for, most
-    often of what is let go of, go with the next ones then.
+    until that is known those whom it is for are not heard, and the others only in what cannot rest on it;
+    who waited longest is heard first then. Of several such plans in one sync each is tried alone. Rows that
+    nobody waits for, most often of what is let go of, go with the next ones.
     When it is in doubt what was kept, nothing of that plan or of a later one is said: this broker ends, and
     its sessions ask the next one, which knows.
 Rule 3: this module knows no frame and no rule of routing.
@@ -21,7 +23,7 @@ DESIGN.md 2; reference/reliability.md K14.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -31,6 +33,7 @@ from tieline.engine.brokering.contract import (
     Command,
     Delivery,
     Drop,
+    Kept,
     Lost,
     Opened,
     Output,
@@ -145,7 +148,10 @@ class Sessions:
         self._owed: dict[
             tuple[str, str], Put | Drop
         ] = {}  # what a full disk did not take, newest of each key
-        self._refusable: Plan | None = None  # not kept yet, and perhaps taken back
+        self._behind: Counter[int] = Counter()  # how many of the plans each link is in
+        self._undecided: Counter[int] = Counter()  # the same of those that are perhaps taken back
+        self._unheard: dict[int, None] = {}  # links that wait for the disk, the first one longest
+        self._is_narrow = False  # whether the next sync is to take one refusable plan at most
         self._kept_count = 0  # so many of the first plans are kept, and not said yet
         self._is_saying = False
         self._timer: asyncio.TimerHandle | None = None
@@ -197,7 +203,7 @@ class Sessions:
         if far is None or far.is_hearing:
             return
         until = self._loop.time() + HEARING_SECONDS
-        while far.unheard and self._may_hear(far):
+        while far.unheard and self._may_hear(number, far):
             self._ask(far.unheard.popleft())
             if self._loop.time() >= until:
                 far.is_hearing = True
@@ -218,10 +224,15 @@ class Sessions:
         far.is_hearing = False
         self._hear(number)
 
-    def _may_hear(self, far: _Far) -> bool:
+    def _may_hear(self, number: int, far: _Far) -> bool:
         # Who is gone or broke the rules gets no answer that could pile up for long.
-        is_taking = far.is_lost or far.link.is_closed or not far.line.is_paused
-        return is_taking and len(self._plans) < PLANS_MAX and self._refusable is None
+        if not far.is_lost and not far.link.is_closed and far.line.is_paused:
+            return False
+        is_free = not self._undecided[number] and self._hub.may_be_heard(far.unheard[0])
+        if is_free and len(self._plans) < PLANS_MAX:
+            return True
+        self._unheard[number] = None
+        return False
 
     # ------------------------------------------------------------ what the hub orders
 
@@ -231,11 +242,26 @@ class Sessions:
 
     def _take(self, plan: Plan) -> None:
         self._deadline_ms, self._idle_since_ms = plan.deadline_ms, plan.idle_since_ms
-        if plan.is_refusable:
-            self._refusable = plan
-        self._plans.append(plan)
+        links = _links_of(plan)
+        if self._is_saying or plan.rows or any(self._behind[number] for number in links):
+            self._plans.append(plan)
+            self._count(plan, 1)
+        else:
+            self._is_saying = True
+            try:
+                self._say(plan)
+            finally:
+                self._is_saying = False
         self._carry_out()
         self._arm()
+
+    def _count(self, plan: Plan, change: int) -> None:
+        """Take note that a plan waits, or waits no longer."""
+        for counts in (self._behind, self._undecided) if plan.refusable else (self._behind,):
+            for number in _links_of(plan):
+                counts[number] += change
+                if not counts[number]:
+                    del counts[number]
 
     def _carry_out(self) -> None:
         """Say what may be said; start to keep what comes next, unless that goes on already."""
@@ -249,7 +275,9 @@ class Sessions:
                 elif self._plans[0].rows:
                     self._keep()
                     return
-                self._say(self._plans.popleft())
+                plan = self._plans.popleft()
+                self._count(plan, -1)
+                self._say(plan)
         finally:
             self._is_saying = False
 
@@ -262,6 +290,8 @@ class Sessions:
                 break
             row_count += len(plan.rows)
             plans.append(plan)
+            if plan.refusable and self._is_narrow:
+                break
         rows = [*self._owed.values(), *(row for plan in plans for row in plan.rows)]
         self._writing = self._loop.run_in_executor(self._writer, self._keeping.commit, rows)
         self._writing.add_done_callback(partial(self._kept, plans))
@@ -269,30 +299,36 @@ class Sessions:
     def _kept(self, plans: list[Plan], done: "asyncio.Future[None]") -> None:
         self._writing = None
         self.failure = done.exception()
+        numbers = [plan.refusable for plan in plans if plan.refusable]
         if isinstance(self.failure, Refused) and self.failure.code == "QUEUE_FULL":
             self.failure = None
+            if len(numbers) > 1:
+                self._is_narrow = True
+                self._keep()
+                return
             self._owe(plans)
         elif self.failure is None:
             self._owed = {}
         if self.failure is not None:
             self.is_over.set()
             return
+        self._is_narrow = False
         self._kept_count = len(plans)
-        is_hearing_again = len(self._plans) >= PLANS_MAX
-        if any(plan is self._refusable for plan in plans):
-            self._refusable, is_hearing_again = None, True
+        if numbers:
+            self._ask(Kept(numbers[-1]))
         self._carry_out()
         self._arm()
-        if is_hearing_again:
-            for number in [number for number, far in self._links.items() if far.unheard]:
-                self._hear(number)
+        waiting, self._unheard = self._unheard, {}
+        for number in waiting:
+            self._hear(number)
 
     def _owe(self, plans: list[Plan]) -> None:
         """Let the rows of these plans go with the next ones; those of a refusable one are refused."""
         for place, plan in enumerate(plans):
-            if plan is self._refusable:
-                answer = self._plans[place] = self._hub.handle(Unkept(), self._clock())
-                self._deadline_ms, self._idle_since_ms = answer.deadline_ms, answer.idle_since_ms
+            if plan.refusable:
+                self._count(plan, -1)
+                answer = self._plans[place] = self._hub.handle(Unkept(plan.refusable), self._clock())
+                self._count(answer, 1)
                 continue
             for row in plan.rows:
                 self._owed.pop((row.kind, row.key), None)
@@ -340,8 +376,6 @@ class Sessions:
 
     def _ring(self) -> None:
         self._timer = None
-        if self._refusable is not None:
-            return  # the timer is set anew when it is known what was kept
         now_ms = self._clock().mono_ms
         if self._idle_since_ms is not None and now_ms >= self._idle_since_ms + IDLE_MS:
             self.is_over.set()
@@ -371,3 +405,8 @@ class Sessions:
         while any(far.line.is_open for far in links.values()) and self._loop.time() < until:  # noqa: ASYNC110 - only here
             await asyncio.sleep(CLOSE_POLL_SECONDS)
         self._writer.shutdown()
+
+
+def _links_of(plan: Plan) -> set[int]:
+    """Return whom a plan says something to, or closes."""
+    return {*(number for number, _ in plan.outputs), *plan.closes}

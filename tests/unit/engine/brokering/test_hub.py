@@ -9,6 +9,7 @@ from tieline.engine.brokering import hub
 from tieline.engine.brokering.contract import (
     Command,
     Join,
+    Kept,
     Leave,
     ListAsked,
     Lost,
@@ -28,7 +29,7 @@ NOW = Moment(10_000, 1_000)
 
 def test_every_command_has_its_room() -> None:
     """A command is judged by the hub itself or has an entry of the table."""
-    assert set(typing.get_args(Command)) == set(hub._SAID) | {Opened, Lost, Join, Tick, Unkept}
+    assert set(typing.get_args(Command)) == set(hub._SAID) | {Opened, Lost, Join, Tick, Kept, Unkept}
 
 
 def test_word_over_a_link_without_a_session_changes_nothing() -> None:

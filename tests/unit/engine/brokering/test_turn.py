@@ -6,7 +6,8 @@ import pytest
 
 from tests.scripts.room import Room
 from tests.unit.engine.brokering.kit import turn
-from tieline.engine.brokering.contract import Departed, Drop, Plan, Unkept
+from tieline.engine.brokering.contract import Departed, Drop, Kept, Leave, ListAsked, Plan, Unkept
+from tieline.engine.brokering.staging import STAGING_MS
 
 CHILD: dict[str, Any] = {"rootSessionId": "r", "parentSessionId": "r", "top": {"wakeOutcomes": 1}}
 MAIN: dict[str, Any] = {"rootSessionId": "r", "top": {"wakeOutcomes": 1}}
@@ -19,8 +20,8 @@ class FullRoom(Room):
 
     def carry_out(self, plan: Plan) -> None:
         """Keep and say a plan, or have it taken back."""
-        if self.is_full and plan.is_refusable:
-            self.handle(Unkept())
+        if self.is_full and plan.refusable:
+            self.handle(Unkept(plan.refusable))
         else:
             super().carry_out(plan)
 
@@ -118,6 +119,26 @@ def test_what_needs_no_room_goes_on_with_a_full_disk() -> None:
     assert [one["message"]["id"] for one in room.heard("back") if one["type"] == "message"] == ["m1"]
 
 
+@pytest.mark.clause("K5", "I25")
+def test_only_what_rests_on_nothing_may_be_heard_while_a_send_is_undecided() -> None:
+    """Sends of others go on; who comes, leaves or publishes state waits; a staged ask stays till then."""
+    room = furnished()
+    room.handle(Kept(room.hub._refusable_count))
+    leave, listing = Leave(1), ListAsked(1, "1")
+    assert room.hub.may_be_heard(leave)
+    room.pass_time(1)
+    say(room, "other", "b", "staged too", expectsReply=True, **REPLACING)
+    number = room.hub._refusable_count
+    assert (room.hub.may_be_heard(leave), room.hub.may_be_heard(listing)) == (False, True)
+    room.heard("b")
+    room.pass_time(STAGING_MS)
+    assert [one["message"]["id"] for one in room.heard("b") if one["type"] == "message"] == ["staged"]
+    room.handle(Kept(number))
+    assert room.hub.may_be_heard(leave)
+    room.pass_time(1)
+    assert [one["message"]["id"] for one in room.heard("b") if one["type"] == "message"] == ["staged too"]
+
+
 @pytest.mark.clause("K5", "intercom-133")
 def test_extension_state_that_cannot_be_kept_stays_as_it_was() -> None:
     """The owner hears why, the others nothing; with room again the same revision follows."""
@@ -138,13 +159,15 @@ def test_extension_state_that_cannot_be_kept_stays_as_it_was() -> None:
 
 
 def test_taking_back_twice_or_nothing_changes_nothing() -> None:
-    """Only the last refusable plan can be taken back, once."""
+    """A refusable plan can be taken back until it is told to be kept, once."""
     room = furnished()
     before = room.known()
-    room.handle(Unkept())
+    number = room.hub._refusable_count
+    room.handle(Unkept(number))
     after = room.known()
-    room.handle(Unkept())
-    assert (room.known() == after, before != after, room.plan.outputs) == (True, True, ())
+    for command in (Unkept(number), Unkept(number + 1), Kept(number), Unkept(number - 1)):
+        room.handle(command)
+        assert (room.known() == after, before != after, room.plan.outputs) == (True, True, ())
 
 
 def test_plan_keeps_the_order_of_what_was_ordered() -> None:

@@ -15,6 +15,7 @@ from tieline.engine.brokering.contract import (
     Delivery,
     Departed,
     Drop,
+    Kept,
     Lost,
     Opened,
     Plan,
@@ -91,11 +92,20 @@ class FakeHub:
 
     def __init__(self) -> None:
         self.asked: list[Command] = []
+        self.is_undecided = False
         self.answer: Callable[[Command], Plan] = lambda command: Plan()
 
     def handle(self, command: Command, now: Moment) -> Plan:
+        if isinstance(command, Kept):
+            self.is_undecided = False
+            return Plan()
         self.asked.append(command)
-        return self.answer(command)
+        plan = self.answer(command)
+        self.is_undecided = self.is_undecided or plan.refusable > 0
+        return plan
+
+    def may_be_heard(self, command: Command) -> bool:
+        return not self.is_undecided or type(command).__name__ != "Leave"
 
 
 class Clock:
@@ -349,6 +359,7 @@ async def test_nobody_is_heard_while_too_many_plans_wait_for_the_disk(
 ) -> None:
     """A disk that stands still bounds what is decided; when it goes on, all of it is."""
     monkeypatch.setattr("tieline.runtime.broker.sessions.PLANS_MAX", 4)
+    monkeypatch.setattr("tieline.runtime.broker.sessions.HEARING_SECONDS", 1.0)
     number, line = ground.join()
     answer = Plan(rows=(ROW,), outputs=((number, Departed("x")),))
     ground.hub.answer = lambda command: answer if type(command).__name__ == "ListAsked" else Plan()
@@ -440,7 +451,7 @@ async def test_full_disk_refuses_what_waits_for_it_and_the_broker_goes_on(ground
     parked = Put("parked", "p", b"{}")
     plans = [
         Plan(rows=(drop, parked), outputs=((other, Departed("before")),)),
-        Plan(rows=(ROW,), outputs=((number, Departed("kept")),), is_refusable=True),
+        Plan(rows=(ROW,), outputs=((number, Departed("kept")),), refusable=1),
         Plan(outputs=((number, Departed("later")),)),
     ]
 
@@ -459,12 +470,12 @@ async def test_full_disk_refuses_what_waits_for_it_and_the_broker_goes_on(ground
     assert (said(other_line), said(line)) == (["before"], ["refused"])
     assert not ground.sessions.is_over.is_set()
     ground.keeping.error = None
-    plans.insert(0, Plan(rows=(ROW,), outputs=((number, Departed("kept now")),), is_refusable=True))
+    plans.insert(0, Plan(rows=(ROW,), outputs=((number, Departed("kept now")),), refusable=1))
     ground.say(number, type="list", requestId="3")
     ground.say(number, type="list", requestId="4")
     await until(lambda: len(said(line)) == 3)
     assert said(line)[1:] == ["kept now", "later"]
-    plans.append(Plan(rows=(ROW,), outputs=((number, Departed("and again")),), is_refusable=True))
+    plans.append(Plan(rows=(ROW,), outputs=((number, Departed("and again")),), refusable=1))
     ground.say(number, type="list", requestId="5")
     await until(lambda: len(said(line)) == 4)
     assert ground.keeping.commits == [[drop, parked, ROW], [ROW]]
@@ -473,20 +484,78 @@ async def test_full_disk_refuses_what_waits_for_it_and_the_broker_goes_on(ground
 
 @pytest.mark.clause("K5", "intercom-131")
 async def test_nothing_is_decided_on_what_may_yet_be_taken_back(ground: Ground) -> None:
-    """Until a refusable plan is kept, no session is heard and no time told; then they are, in their order."""
-    number, _ = ground.join()
-    other, _ = ground.join()
-    plans = [Plan(rows=(ROW,), deadline_ms=1, is_refusable=True)]
-    ground.hub.answer = lambda command: plans.pop(0) if plans else Plan()
+    """Whom a refusable plan is for is not heard until it is kept, nor what may rest on it; then in order."""
+    number, line = ground.join()
+    other, other_line = ground.join()
+    third, _ = ground.join()
+    plans = [Plan(rows=(ROW,), outputs=((number, Departed("kept")),), refusable=1)]
+    ground.hub.answer = lambda command: plans.pop(0) if plans else Plan(outputs=((other, Departed("said")),))
     ground.keeping.may_go.clear()
     ground.say(number, type="list", requestId="1")
     count = len(ground.hub.asked)
-    ground.say(other, type="list", requestId="2")
-    ground.say(number, type="list", requestId="3")
-    await asyncio.sleep(0.05)
-    assert len(ground.hub.asked) == count
+    ground.say(third, type="unregister")
+    ground.say(number, type="list", requestId="2")
+    ground.say(other, type="list", requestId="3")
+    assert [type(one).__name__ for one in ground.hub.asked[count:]] == ["ListAsked"]
+    assert (said(line), said(other_line)) == ([], ["said"])
     ground.keeping.may_go.set()
-    await until(lambda: len(ground.hub.asked) >= count + 2)
-    asked = [one for one in ground.hub.asked[count:] if not isinstance(one, Tick)]
-    assert sorted(one.request_id for one in asked) == ["2", "3"]  # type: ignore[union-attr]
+    await until(lambda: len(ground.hub.asked) >= count + 3)
+    assert [type(one).__name__ for one in ground.hub.asked[count:]] == ["ListAsked", "Leave", "ListAsked"]
+    assert said(line) == ["kept"]
+    await ground.sessions.close()
+
+
+@pytest.mark.clause("K14", "intercom-131")
+async def test_what_waits_for_the_disk_holds_up_nobody_else(ground: Ground) -> None:
+    """Words to other sessions go on at once; those to the same ones keep their order, and closes do, too."""
+    number, line = ground.join()
+    other, other_line = ground.join()
+    third, third_line = ground.join()
+    ground.plans(
+        Plan(rows=(ROW,), outputs=((number, Departed("kept")),)),
+        Plan(outputs=((other, Departed("behind")), (number, Departed("behind")))),
+        Plan(outputs=((other, Departed("last")),)),
+        Plan(outputs=((third, Departed("ahead")),), closes=(third,)),
+    )
+    ground.keeping.may_go.clear()
+    for request in range(4):
+        ground.say(number if request == 0 else third, type="list", requestId=str(request))
+    assert (said(line), said(other_line), said(third_line)) == ([], [], ["ahead"])
+    assert third_line.ended == "closed"
+    ground.keeping.may_go.set()
+    await until(lambda: len(said(other_line)) == 2)
+    assert (said(line), said(other_line)) == (["kept", "behind"], ["behind", "last"])
+    await ground.sessions.close()
+
+
+@pytest.mark.clause("K5", "intercom-131")
+async def test_of_several_in_one_sync_only_what_finds_no_room_is_refused(ground: Ground) -> None:
+    """What several senders wait for goes in one sync; where that finds no room, each is tried alone."""
+    ends = [ground.join() for _ in range(4)]
+    rows = [Put("mail", str(place), b"{}") for place in range(4)]
+    plans = [
+        Plan(rows=(row,), outputs=((number, Departed("kept")),), refusable=place + 1)
+        for place, ((number, _), row) in enumerate(zip(ends, rows, strict=True))
+    ]
+
+    def answer(command: Command) -> Plan:
+        if isinstance(command, Unkept):
+            return Plan(outputs=((ends[command.number - 1][0], Departed("refused")),))
+        return plans.pop(0) if type(command).__name__ == "ListAsked" else Plan()
+
+    def commit(kept: list[Put | Drop]) -> None:
+        Keeping.commit(ground.keeping, kept)
+        if (len(kept) > 1 and rows[2] in kept) or kept == [rows[2]]:
+            ground.keeping.commits.pop()
+            raise Refused("QUEUE_FULL", "full")
+
+    ground.hub.answer = answer
+    ground.keeping.commit = commit  # type: ignore[method-assign]
+    ground.keeping.may_go.clear()
+    for number, _ in ends:
+        ground.say(number, type="list", requestId="1")
+    ground.keeping.may_go.set()
+    await until(lambda: all(said(line) for _, line in ends))
+    assert [said(line) for _, line in ends] == [["kept"], ["kept"], ["refused"], ["kept"]]
+    assert ground.keeping.commits == [[rows[0]], [rows[1]], [rows[3]]]
     await ground.sessions.close()

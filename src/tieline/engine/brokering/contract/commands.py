@@ -21,6 +21,7 @@ __all__ = [
     "Command",
     "ExtensionsTold",
     "Join",
+    "Kept",
     "Leave",
     "ListAsked",
     "Lost",
@@ -199,8 +200,16 @@ class Tick(msgspec.Struct, frozen=True):
     unread: frozenset[int] = frozenset()
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """The rows of all refusable plans up to this number are kept, or taken back already."""
+
+    number: int
+
+
 class Unkept(msgspec.Struct, frozen=True):
-    """There was no room for the rows of the last plan that is refusable: nothing of it was kept or said."""
+    """There was no room for the rows of the refusable plan of this number: nothing of it was kept or said."""
+
+    number: int
 
 
 Command = (
@@ -221,5 +230,6 @@ Command = (
     | ReadAnswered
     | WakeTold
     | Tick
+    | Kept
     | Unkept
 )

@@ -246,8 +246,9 @@ class Plan(msgspec.Struct, frozen=True):
     `deadline_ms`: monotonic milliseconds at which `Tick` is due; None while nothing is timed.
     `idle_since_ms`: monotonic; since when there has been neither a session nor held mail, None while there
     is one.
-    `is_refusable`: where there is no room for its rows, `Unkept` takes it back, and nothing of it is said.
-    Until it is kept or taken back no session is heard, and no `Tick` told: nothing may rest on it.
+    `refusable`: its number, which grows, where `Unkept` takes it back when there is no room for its rows, and
+    nothing of it is said; 0 for any other. Until it is kept or taken back, whom its outputs are for is not
+    heard, and of the others only what `Hub.may_be_heard` lets pass: nothing may rest on it.
     """
 
     rows: tuple[Put | Drop, ...] = ()
@@ -255,7 +256,7 @@ class Plan(msgspec.Struct, frozen=True):
     closes: tuple[int, ...] = ()
     deadline_ms: int | None = None
     idle_since_ms: int | None = None
-    is_refusable: bool = False
+    refusable: int = 0
 
 
 class Codec(Protocol):

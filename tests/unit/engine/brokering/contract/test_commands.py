@@ -2,7 +2,7 @@
 
 import typing
 
-from tieline.engine.brokering.contract import Command, Join, SendAsked, Tick, Unkept, commands
+from tieline.engine.brokering.contract import Command, Join, Kept, SendAsked, Tick, Unkept, commands
 from tieline.engine.brokering.features import DIRECT
 
 
@@ -10,7 +10,7 @@ def test_every_command_but_time_names_its_link() -> None:
     """A command says over which link it came; that time passed or room was missing comes over none."""
     members = typing.get_args(Command)
     assert {one.__name__ for one in members} == {name for name in commands.__all__ if name != "Command"}
-    assert [one for one in members if "link" not in one.__struct_fields__] == [Tick, Unkept]
+    assert [one for one in members if "link" not in one.__struct_fields__] == [Tick, Kept, Unkept]
 
 
 def test_command_that_can_need_a_fresh_id_brings_one() -> None:
