@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.system.kit.desk_terminal import CHECKOUT, Terminal, shape_of
+from tieline.adapters.demo.agents import Agent
 
 GOLDEN = Path(__file__).parent / "golden_desk"
 PROGRAM = str(CHECKOUT / "tests" / "system" / "kit" / "desk_program.py")
 RATIO_MAX = 3.0
 KEYS_MEASURED = 40
+DEATH_SEEN_S = 15.0
 PANES = (
     ("1", "agents", "Enter write"),
     ("2", "talk", "r reply"),
@@ -165,3 +167,31 @@ def test_newcomer_answers_a_question_and_breaks_the_ring_of_the_demo() -> None:
         terminal.press("q")
         assert terminal.ended(30) == 0
         assert terminal.offences() == []
+
+
+@pytest.mark.clause("native-126")
+def test_agent_that_is_killed_is_marked_and_its_question_stays(private_home: Path) -> None:
+    """A root that dies by kill -9 is shown as ended within its threshold; what it asked can still be read."""
+    folder = str(private_home)
+    environment = {"TIELINE_HOME": folder, "TIELINE_COORDINATION_DIRECTORY": folder, "USER": "ada"}
+    words = ["attach", "--alias", "api", "--workspace", folder]
+    agent = Agent("api", words, {**os.environ, **environment}, folder)
+    try:
+        agent.start()
+        desk_words = ["-m", "tieline.adapters.cli.main", "desk", "--workspace", folder]
+        with Terminal(desk_words, environment=environment) as terminal:
+            terminal.until(":api", 30)
+            agent.call("local.send", {"to": "ada", "content": "Which port is free?", "ask": True})
+            terminal.until("asks you", 15)
+            agent.kill()
+            begin = time.monotonic()
+            screen = terminal.until(":api has ended; its unanswered question stays here", DEATH_SEEN_S)
+            assert time.monotonic() - begin < DEATH_SEEN_S
+            assert "ended" in next(line for line in screen.splitlines() if line.startswith(":api"))
+            terminal.press("2")
+            terminal.until("Which port is free?")
+            terminal.press("q")
+            assert terminal.ended(20) == 0
+            assert terminal.model.outside_count() == 0
+    finally:
+        agent.end()
