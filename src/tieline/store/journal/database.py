@@ -22,6 +22,7 @@ from pathlib import Path
 import apsw
 
 from tieline.errors import RecoveryRequired, Refused, UsageError
+from tieline.store.files.checks import FULL
 from tieline.store.journal.rows import Stored, read_rows
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "connect",
     "create_schema",
     "generation",
+    "is_full",
     "last_errno",
     "opened_file",
     "read_verified",
@@ -255,6 +257,19 @@ def opened_file(path: str, vfs: str | None, kind: int = apsw.SQLITE_OPEN_MAIN_DB
         yield file
     finally:
         file.xClose()
+
+
+def is_full(connection: apsw.Connection, error: Exception) -> bool:
+    """Return whether the system refused space: definite, because the transaction was rolled back."""
+    if isinstance(error, apsw.FullError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno in FULL
+    # A quota or a size limit is told as a failed write; a failed sync is never a refusal of space.
+    is_write = (
+        isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
+    )
+    return is_write and connection.system_errno in FULL
 
 
 def last_errno(file: apsw.VFSFile) -> int:

@@ -31,7 +31,6 @@ from tieline.engine.contract import PruneRow, Row
 from tieline.errors import RecoveryRequired, Refused, TielineError, UsageError
 from tieline.model.message import Envelope
 from tieline.store.files import Directory, Lock, Seam, no_seam, open_directory
-from tieline.store.files.checks import FULL
 from tieline.store.journal import database
 from tieline.store.journal.database import DATABASE, LOG, telling_damage
 from tieline.store.journal.headroom import Headroom, pages_for, reserve_pages
@@ -172,7 +171,7 @@ class Journal:
             write_identity(self._directory, self.identity)
             self._inodes = self._present_files()
         except (apsw.Error, OSError) as error:
-            if self._is_full(error):
+            if database.is_full(self._connection, error):
                 raise StoreFull(f"no space for {self._path}") from error
             raise RecoveryRequired(f"{self._path} cannot be made: {error}") from error
         self._seam("journal.created")
@@ -294,7 +293,7 @@ class Journal:
             # SQLite has rolled back by itself in most cases; a second rollback would be an error.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            if self._is_full(error):
+            if database.is_full(self._connection, error):
                 raise apsw.FullError(str(error)) from error
             raise
         if releases:
@@ -333,7 +332,7 @@ class Journal:
             try:
                 headroom.grow()
             except apsw.Error as error:
-                if not self._is_full(error):
+                if not database.is_full(self._connection, error):
                     raise
                 headroom.measure()
                 raise StoreFull(f"no space to keep what {self._path} accepts") from error
@@ -370,7 +369,7 @@ class Journal:
         try:
             total, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
-            if self._is_full(error):
+            if database.is_full(self._connection, error):
                 self._stuck_frames = self._log_frames  # the next pause need not try the same again
                 return False
             raise
@@ -485,15 +484,3 @@ class Journal:
         except RecoveryRequired as error:
             self._poison(str(error))
             raise
-
-    def _is_full(self, error: Exception) -> bool:
-        """Return whether the system refused space: definite, because the transaction was rolled back."""
-        if isinstance(error, apsw.FullError):
-            return True
-        if isinstance(error, OSError):
-            return error.errno in FULL
-        # A quota or a size limit is told as a failed write; a failed sync is never a refusal of space.
-        is_write = (
-            isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
-        )
-        return is_write and self._connection.system_errno in FULL

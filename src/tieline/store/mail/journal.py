@@ -24,7 +24,7 @@ from tieline.engine.brokering.contract import Drop, Put
 from tieline.errors import RecoveryRequired, Refused
 from tieline.store.files import Directory, Seam, no_seam
 from tieline.store.files.checks import SPACE_ACTION
-from tieline.store.journal.database import connect, refuse_damaged_log, telling_damage
+from tieline.store.journal.database import connect, is_full, refuse_damaged_log, telling_damage
 
 __all__ = ["NAME", "MailJournal"]
 
@@ -103,7 +103,8 @@ class MailJournal:
         """Keep and drop these rows, in their order, in one synced transaction.
 
         Raises:
-            Refused: QUEUE_FULL, the disk is full; nothing of it was kept.
+            Refused: QUEUE_FULL, the disk, a quota or a limit on a file's size leaves no room; nothing of it
+                was kept.
             RecoveryRequired: whether it was kept is in doubt; nothing more is written until it is reopened.
         """
         if self._doubt:
@@ -116,10 +117,10 @@ class MailJournal:
                         self._connection.execute(_PUT, (row.kind, _escaped(row.key), row.body))
                     else:
                         self._connection.execute(_DROP, (row.kind, _escaped(row.key)))
-        except apsw.FullError as error:
-            text = f"no space to keep mail in {self._path}; nothing was changed"
-            raise Refused("QUEUE_FULL", text, is_retryable=True).advising(SPACE_ACTION) from error
         except apsw.Error as error:
+            if is_full(self._connection, error):
+                text = f"no space to keep mail in {self._path}; nothing was changed"
+                raise Refused("QUEUE_FULL", text, is_retryable=True).advising(SPACE_ACTION) from error
             self._doubt = f"whether {self._path} keeps the last rows is in doubt: {error}"
             raise RecoveryRequired(self._doubt) from error
         self._seam("mail.committed")

@@ -1,6 +1,7 @@
 """The mail journal: whole commits, found again after a kill, damage told and left."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -203,6 +204,22 @@ def test_journal_that_is_a_link_is_refused(directory: Directory, private_home: P
         MailJournal.open(directory)
     os.chmod(directory.path, 0o700)
     assert caught.value.code == "PERMISSION_DENIED"
+
+
+@pytest.mark.clause("K5", "intercom-131")
+def test_limit_on_a_files_size_is_a_no_and_with_room_again_it_goes_on(journal: MailJournal) -> None:
+    """The system tells it as a failed write, of which SQLite keeps nothing: the same as a full disk."""
+    journal.commit([FIRST])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(journal._path + "-wal") + 8_192, limits[1]))
+    try:
+        with pytest.raises(Refused) as caught:
+            journal.commit([Put("mail", "large", b"x" * 100_000)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (caught.value.code, caught.value.is_retryable) == ("QUEUE_FULL", True)
+    journal.commit([SECOND])
+    assert journal.load() == [FIRST, SECOND]
 
 
 class _Failing:
