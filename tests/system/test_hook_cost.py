@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from tieline import Root
 from tieline.adapters.harness import claude_code, place
+from tieline.adapters.harness.base import gate_entry
 from tieline.adapters.harness.gemini import HARNESS
 from tieline.runtime.hooked import HookAnswer
 
@@ -41,20 +43,24 @@ class Door:
         assert token == "t"
 
 
-def seconds(words: Sequence[str], environment: dict[str, str]) -> float:
+def seconds(words: Sequence[str], environment: dict[str, str], told: bytes) -> float:
     """Return what one process of these words costs its caller."""
     begun = time.perf_counter()
-    done = subprocess.run(words, input=INPUT, env=environment, capture_output=True, check=True)
+    done = subprocess.run(words, input=told, env=environment, capture_output=True, check=True)
     ended = time.perf_counter()
-    assert words[0] != "sh" or done.stdout in (b"", ANSWER.encode())
+    assert told != INPUT or words[0] != "sh" or done.stdout in (b"", ANSWER.encode())
     return ended - begun
 
 
-def ratio(words: Sequence[str], least: Sequence[str], environment: dict[str, str]) -> float:
+def ratio(
+    words: Sequence[str], least: Sequence[str], environment: dict[str, str], told: bytes = INPUT
+) -> float:
     """Return the ratio of the medians of both, run in turns; the least of a few tries on a busy machine."""
     found = []
     for _ in range(TRIES):
-        pairs = [(seconds(words, environment), seconds(least, environment)) for _ in range(ROUNDS)]
+        pairs = [
+            (seconds(words, environment, told), seconds(least, environment, told)) for _ in range(ROUNDS)
+        ]
         ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
         found.append(ours / theirs)
     return min(found)
@@ -116,3 +122,36 @@ def test_command_that_waits_costs_a_shell_where_a_socket_wakes_the_session(priva
         cost = ratio(["sh", "-c", waiting], ["/bin/true"], environment)
     print(f"the command that waits, not needed: {cost:.2f} x /bin/true")
     assert cost <= WITHOUT_MAIL_MAX
+
+
+@pytest.mark.asyncio
+async def test_gate_costs_what_a_process_costs(private_home: Path) -> None:
+    """Where no rule is: at most 5 x /bin/true. Else the root judges: at most 2 x a bare interpreter."""
+    shared = private_home / "t"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(private_home), "TIELINE_HOME": str(shared)}
+    told = {"session_id": SESSION, "cwd": str(private_home), "tool_name": "Bash"}
+    async with Root.open(alias="host", home=str(shared), workspace=str(private_home)) as root:
+        await root.publish(SESSION)
+        root.hook_by(Door()).open_host(os.getpid())
+        for name, where in (("a person", ""), ("a project", "/p")):
+            at = place(environment, where)
+            group = gate_entry(at._replace(command=("tieline",)) if where else at, "claude").value
+            words = ["sh", "-c", group["hooks"][0]["command"]]
+            for text in ("", "[wires.intercom]\nenabled = true\n"):
+                (shared / "config.toml").write_text(text)
+                cost = await asyncio.to_thread(ratio, words, ["/bin/true"], environment)
+                print(f"the gate of {name} without rules: {cost:.2f} x /bin/true")
+                assert cost <= WITHOUT_MAIL_MAX
+            (shared / "config.toml").write_text('[resource]\nrule_sets = ["git"]\n')
+            bare = [sys.executable, "-I", "-S", "-c", "pass"]
+            for command, is_free in (("ls", True), ("git commit", False)):
+                document = json.dumps({**told, "tool_input": {"command": command}}).encode()
+                judge = partial(ratio, words, bare, environment, document)
+                cost = await asyncio.to_thread(judge)
+                print(f"the gate of {name} with rules, {command}: {cost:.2f} x python -I -S -c pass")
+                assert cost <= WITH_MAIL_MAX
+                done = await asyncio.to_thread(
+                    subprocess.run, words, input=document, env=environment, capture_output=True, check=True
+                )
+                assert (b"deny" not in done.stdout) == is_free
+            (shared / "config.toml").unlink()

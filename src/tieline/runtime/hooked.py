@@ -4,15 +4,21 @@ Rule 1: the command understands neither what it hands on nor what it gets: both 
 which need no parser.
 Rule 2: mail in an answer is given back when the command ends without saying that it wrote the answer.
 Rule 3: what hooks mean is known to the door that serves the harness; here is none of that.
+Rule 4: a command is judged here only for the session that is this root's. What cannot be judged is refused:
+the command then judges by itself, and knows what to do where it cannot.
 
 Source: tieline.shims.hook; DESIGN.md 3; docs/delivery.md.
 """
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tieline.errors import Refused
+from tieline.model.identity import Peer
 from tieline.runtime.calls import Actor, Params, Reply
+from tieline.runtime.resources.asking import asked_in, denial, reason_for
+from tieline.runtime.resources.gating import judged_by
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
@@ -55,15 +61,16 @@ class Carried(Params, frozen=True):
     token: str
 
 
+class Judge(Params, frozen=True):
+    """`host.judge`."""
+
+    input: str
+
+
 async def hook(node: "Node", actor: Actor, asked: Hook, _call: str | None) -> Reply:
     """Do what a hook says; return what its command prints."""
     door = _door(node)
-    try:
-        held = json.loads(bytes.fromhex(asked.input)) if asked.input else {}
-    except (ValueError, RecursionError):
-        held = None
-    if not isinstance(held, dict):
-        raise Refused("INVALID_PARAMS", "input is one JSON object in hexadecimal digits")
+    held = _document(asked.input) if asked.input else {}
     answer = await door.take(asked.harness, asked.event, held, actor)
     return Reply({"output": answer.output.encode().hex(), "token": answer.token})
 
@@ -74,10 +81,51 @@ async def carried(node: "Node", _actor: Actor, asked: Carried, _call: str | None
     return Reply({})
 
 
+async def judge(node: "Node", _actor: Actor, asked: Judge, _call: str | None) -> Reply:
+    """Return what a hook before a shell command prints: nothing where the command may start as it is.
+
+    Raises:
+        Refused: CAPABILITY_DENIED, it is of another session, or says not where it would run.
+    """
+    held = _document(asked.input)
+    if held.get("session_id") != node.session:
+        raise Refused("CAPABILITY_DENIED", "this root is of another session")
+    command, output = asked_in(held), ""
+    if command is not None:
+        if not command.directory:
+            raise Refused("CAPABILITY_DENIED", "where the command would run is not said")
+        where = node.places
+        judged, holders = await asyncio.to_thread(
+            judged_by, command, where.home, where.coordination, Peer(node.instance)
+        )
+        if judged.keys:
+            output = json.dumps(denial(reason_for(judged.reason, judged.use, holders))) + "\n"
+    return Reply({"judged": True, "output": output.encode().hex()})
+
+
+def _document(digits: str) -> dict[str, Any]:
+    """Return what a harness gave its hook.
+
+    Raises:
+        Refused: INVALID_PARAMS, it is no JSON object.
+    """
+    try:
+        held = json.loads(bytes.fromhex(digits))
+    except (ValueError, RecursionError):
+        held = None
+    if not isinstance(held, dict):
+        raise Refused("INVALID_PARAMS", "input is one JSON object in hexadecimal digits")
+    return held
+
+
 def _door(node: "Node") -> HookDoor:
     if node.host.hooks is None:
         raise Refused("CAPABILITY_DENIED", "no door of this root serves the hooks of a harness")
     return node.host.hooks
 
 
-TABLE: dict[str, Any] = {"host.hook": (Hook, hook), "host.carried": (Carried, carried)}
+TABLE: dict[str, Any] = {
+    "host.hook": (Hook, hook),
+    "host.carried": (Carried, carried),
+    "host.judge": (Judge, judge),
+}

@@ -14,6 +14,8 @@ Rule 4: where no root answers at the door, the whole command finds the root, or 
 Rule 5: the event `Wait` is the command that a harness runs in the background: it waits for its answer as long
 as the root lives, and wakes the session by code 2 with that answer on stderr. Such a hook is begun before the
 root is, so it looks for the door for a while.
+Rule 6: the event `pre-tool` asks whether a shell command may start. Where the root does not say that it
+judged, the whole command does, with the same input; an end that says nothing is code 2, a refusal.
 
 Source: reference/harnesses.md 10; DESIGN.md 6 "command line"; tieline.wire.control.protocol.
 """
@@ -27,11 +29,15 @@ __all__ = ["main"]
 
 INPUT_BYTES_MAX = 3_000_000
 """Twice this, as hexadecimal digits, fits one frame of the control endpoint. What is longer is left out."""
+KEPT_BYTES_MAX = 8_388_608
+"""More than the whole command reads: what is cut here it would cut, too."""
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
 PATH_BYTES_MAX = 4_096
 ANSWER_S = 5.0
 CHUNK_BYTES = 65_536
 WAIT = "Wait"
+JUDGED = "pre-tool"
+REFUSED = 2
 APPEAR_S = 30.0
 """A root that did not open by then opens no more."""
 LOOK_S = 0.25
@@ -44,17 +50,19 @@ def main(words: list[str]) -> None:
     if event == WAIT:
         _wait(door, harness)
         return
+    if event == JUDGED:
+        _judge(door, harness)
+        return
     link = _connected(door)
     if link is None:
-        whole = ["-I", "-m", "tieline.adapters.cli.main", "hook", harness, event]
-        posix.execv(sys.executable, [sys.executable, *whole])
+        _whole(harness, event)
+        return
     told = (harness.encode(), event.encode(), _input())
     link.sendall(HELLO + _frame(2, b"host.hook", b'"harness":"%b","event":"%b","input":"%b"' % told))
     _line(link, 1)
     answer = _line(link, 2)
     output, token = bytes.fromhex(_member(answer, b"output").decode()), _member(answer, b"token")
-    while output:
-        output = output[posix.write(1, output) :]
+    _write(1, output)
     if token:
         link.sendall(_frame(3, b"host.carried", b'"token":"' + token + b'"'))
         _line(link, 3)
@@ -72,9 +80,51 @@ def _wait(door: str, harness: str) -> None:
     link.settimeout(None)  # the root's end ends it
     output = bytes.fromhex(_member(_line(link, 2), b"output").decode())
     if output:
-        while output:
-            output = output[posix.write(2, output) :]
+        _write(2, output)
         sys.exit(2)
+
+
+def _judge(door: str, harness: str) -> None:
+    """Print what the root says of a command; where it says nothing, become the whole command."""
+    told = _all_input()
+    try:
+        output = _judged(door, told)
+    except (OSError, ValueError):
+        output = None
+    if output is not None:
+        _write(1, output)
+        return
+    reading, writing = posix.pipe()
+    if posix.fork() == 0:
+        posix.close(reading)
+        try:
+            _write(writing, told)
+        finally:
+            posix._exit(0)  # noqa: SLF001 - the name of it
+    posix.close(writing)
+    posix.dup2(reading, 0)
+    _whole(harness, JUDGED)
+
+
+def _judged(door: str, told: bytes) -> "bytes | None":
+    """Return what the root orders to print; None where it did not judge."""
+    link = _connected(door) if len(told) <= INPUT_BYTES_MAX else None
+    if link is None:
+        return None
+    link.sendall(HELLO + _frame(2, b"host.judge", b'"input":"%b"' % told.hex().encode()))
+    _line(link, 1)
+    answer = _line(link, 2)
+    return bytes.fromhex(_member(answer, b"output").decode()) if b'"judged":true' in answer else None
+
+
+def _whole(harness: str, event: str) -> None:
+    words = ["-I", "-m", "tieline.adapters.cli.main", "hook", harness, event]
+    posix.execv(sys.executable, [sys.executable, *words])
+
+
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[posix.write(file, data) :]
 
 
 def _connected(door: str) -> "_socket.socket | None":
@@ -98,12 +148,18 @@ def _connected(door: str) -> "_socket.socket | None":
 
 def _input() -> bytes:
     """Return what the harness says, in hexadecimal digits; nothing where it is too long."""
+    told = _all_input()
+    return told.hex().encode() if len(told) <= INPUT_BYTES_MAX else b""
+
+
+def _all_input() -> bytes:
+    """Return what the harness says; of what is too long, enough for the whole command to see that."""
     parts, size = [], 0
     while chunk := posix.read(0, CHUNK_BYTES):
         size += len(chunk)
-        if size <= INPUT_BYTES_MAX:
+        if size <= KEPT_BYTES_MAX:
             parts.append(chunk)
-    return b"".join(parts).hex().encode() if size <= INPUT_BYTES_MAX else b""
+    return b"".join(parts)
 
 
 def _frame(number: int, method: bytes, params: bytes) -> bytes:
@@ -146,4 +202,4 @@ if __name__ == "__main__":
         main(sys.argv[1:])
     except OSError:
         # The mail waits at the root; the harness goes on as if there were none.
-        sys.exit(0)
+        sys.exit(REFUSED if JUDGED in sys.argv else 0)

@@ -1,6 +1,7 @@
 """A hook's command asks its root, which asks the door that serves the harness."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.unit.runtime.roots import call, two
 from tests.unit.runtime.test_control import Local
-from tieline.errors import Refused
+from tieline.errors import Refused, UsageError
 from tieline.runtime.hooked import HookAnswer
 
 pytestmark = pytest.mark.asyncio
@@ -63,3 +64,28 @@ async def test_mail_of_a_command_that_dies_is_given_back(private_home: Path) -> 
             assert bool(again["token"]) is not is_written
             if again["token"]:
                 await call(bob, "host.refused", token=again["token"])
+
+
+async def test_command_is_judged_by_the_rules_for_the_session_of_this_root_alone(private_home: Path) -> None:
+    """What cannot be judged here is refused, so that the command judges by itself."""
+
+    def told(**more: Any) -> str:
+        held = {"session_id": "s-1", "cwd": str(private_home), "tool_name": "Bash", **more}
+        return json.dumps(held).encode().hex()
+
+    committing = {"tool_input": {"command": "git commit -m x"}}
+    async with two(private_home) as (alice, _bob):
+        await alice.publish("s-1")
+        (private_home / "h" / "config.toml").write_text('[resource]\nrule_sets = ["git"]\n')
+        answer = await call(alice, "host.judge", input=told(**committing))
+        output = json.loads(bytes.fromhex(answer["output"]))["hookSpecificOutput"]
+        assert (answer["judged"], output["permissionDecision"]) == (True, "deny")
+        assert "-- git commit -m x" in output["permissionDecisionReason"]
+        for free in ({"tool_input": {"command": "git log"}}, {"tool_name": "Read"}):
+            assert await call(alice, "host.judge", input=told(**free)) == {"judged": True, "output": ""}
+        for wrong in ({"session_id": "s-2"}, {"cwd": "here"}):
+            with pytest.raises(Refused):
+                await call(alice, "host.judge", input=told(**{**committing, **wrong}))
+        (private_home / "h" / "config.toml").write_text("[resource]\nrule_sets = 7\n")
+        with pytest.raises(UsageError):
+            await call(alice, "host.judge", input=told(**committing))

@@ -13,7 +13,7 @@ from tieline.runtime.operations import TABLE
 
 GOLDEN = {
     "host.answer", "host.answered", "host.boundary", "host.carried", "host.environment", "host.hook",
-    "host.refused", "host.run_begin",
+    "host.judge", "host.refused", "host.run_begin",
     "host.run_end", "host.seen", "host.shutdown", "host.shutdown_peer", "host.state", "host.taken",
     "host.user_prompt", "intercom", "intercom.context", "intercom.guard", "intercom.provenance",
     "intercom.turn_failed", "intercom.wake_outcome", "list_peers", "local.ask", "local.consent",

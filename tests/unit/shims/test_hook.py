@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -137,3 +138,61 @@ def test_client_that_waits_ends_with_its_root(private_home: Path) -> None:
     with waited(private_home) as process:
         assert process.communicate(timeout=30) == (b"", b"")
     assert process.returncode == 0
+
+
+def judged(home: Path, data: bytes = INPUT) -> tuple[int, bytes]:
+    """Run the client before a shell command, in a home with rules."""
+    (home / "t").mkdir(exist_ok=True)
+    (home / "t" / "config.toml").write_text('[resource]\nrule_sets = ["git"]\n')
+    words = [sys.executable, "-I", "-S", hook.__file__, str(home / "door"), "claude", "pre-tool"]
+    environment = {"PATH": os.defpath, "HOME": str(home), "TIELINE_HOME": str(home / "t")}
+    done = subprocess.run(words, input=data, capture_output=True, env=environment, timeout=60, check=False)
+    return done.returncode, done.stdout
+
+
+COMMIT = json.dumps({"tool_name": "Bash", "tool_input": {"command": "git commit"}, "cwd": "/"}).encode()
+
+
+@pytest.mark.parametrize("output", [b"", b'{"deny": 1}\n'])
+def test_hook_before_a_command_prints_what_the_root_judged(private_home: Path, output: bytes) -> None:
+    """With the input handed on as it came."""
+
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        return {"result": {"judged": True, "output": output.hex()}}
+
+    root = Endpoint(private_home, answer)
+    assert judged(private_home, COMMIT) == (0, output)
+    assert root.asked[1]["method"] == "host.judge"
+    assert root.asked[1]["params"] == {"input": COMMIT.hex()}
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        {"error": {"code": -32601, "message": "an older version"}},
+        {"result": {"output": "", "token": ""}},
+        {"result": {"judged": True, "output": "zz"}},
+        None,
+    ],
+)
+def test_hook_that_no_root_judged_becomes_the_whole_command_with_the_same_input(
+    private_home: Path, answered: dict[str, Any] | None
+) -> None:
+    """Silence of a root is no allow."""
+
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        assert answered is not None
+        return {"result": {"version": 1}} if asked["method"] == "control.hello" else answered
+
+    if answered is not None:
+        Endpoint(private_home, answer)
+    code, output = judged(private_home, COMMIT)
+    assert code == 0
+    assert json.loads(output)["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+def test_hook_with_an_input_that_is_too_long_refuses(private_home: Path) -> None:
+    """What nobody can read was not judged."""
+    code, output = judged(private_home, b"x" * (hook.KEPT_BYTES_MAX + 1))
+    assert code == hook.REFUSED
+    assert b"deny" in output

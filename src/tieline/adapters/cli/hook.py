@@ -33,8 +33,6 @@ __all__ = ["parser", "run"]
 
 HARNESSES = ("claude", "claude-code", "codex", "gemini", "shell")
 JUDGED = "pre-tool"
-SHELL_TOOLS = frozenset({"bash", "shell", "local_shell", "exec_command", "unified_exec", "run_shell_command"})
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 INPUT_BYTES_MAX = 4_194_304
 CANNOT_JUDGE = 2
 SHELL_SIGNS = "\n;&|<>()$`\\\"'*?[]{}#~!"
@@ -177,10 +175,9 @@ def _judge(options: Namespace, home: str, asked: tuple[tuple[str, ...] | None, s
             write_json("hook", {"decision": "allow"})
             flush()
         return 0
-    held = "; ".join(f"{line(name, 256)} is held by {who}" for name, who in holders)
-    reason = f"{line(judged.reason, 400)}. Run this instead, it waits for its turn: {judged.use}" + (
-        f"  Now: {held}." if held else ""
-    )
+    from tieline.runtime.resources.asking import reason_for
+
+    reason = reason_for(judged.reason, judged.use, holders)
     if options.harness == "shell":
         return _answer_shell(options, judged, reason, holders)
     _deny(reason)
@@ -190,15 +187,9 @@ def _judge(options: Namespace, home: str, asked: tuple[tuple[str, ...] | None, s
 
 def _deny(reason: str) -> None:
     """Refuse in the form of Claude Code, which Codex reads as well."""
-    write_json_line(
-        {
-            "hookSpecificOutput": {
-                "hookEventName": "PreToolUse",
-                "permissionDecision": "deny",
-                "permissionDecisionReason": reason,
-            }
-        }
-    )
+    from tieline.runtime.resources.asking import denial
+
+    write_json_line(denial(reason))
 
 
 def _answer_shell(options: Namespace, judged: Any, reason: str, holders: list[tuple[str, str]]) -> int:
@@ -229,16 +220,7 @@ def _asked(options: Namespace) -> tuple[tuple[str, ...] | None, str, str] | None
         document = None
     if not isinstance(document, dict):
         raise UsageError("stdin holds no JSON object, as a hook gets it")
-    tool, given = document.get("tool_name"), document.get("tool_input")
-    if not isinstance(tool, str) or tool.lower() not in SHELL_TOOLS or not isinstance(given, dict):
-        return None
-    directory = given.get("workdir") or given.get("cwd") or document.get("cwd")
-    directory = directory if isinstance(directory, str) and os.path.isabs(directory) else os.getcwd()
-    command = given.get("command", given.get("cmd"))
-    if isinstance(command, str):
-        return None, command, directory
-    if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-        if len(command) == 3 and os.path.basename(command[0]) in SHELLS and command[1] in ("-c", "-lc"):
-            return None, command[2], directory
-        return tuple(command), "", directory
-    return None
+    from tieline.runtime.resources.asking import asked_in
+
+    asked = asked_in(document)
+    return None if asked is None else (*asked[:2], asked.directory or os.getcwd())

@@ -12,15 +12,19 @@ import os
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from tieline.adapters.harness.facts import (
     COMMAND_LINE,
     GATE_EVENT,
+    GATE_LINE,
     GATE_MATCHER,
+    HOOK_CLIENT,
     HOST_TOOL,
     SERVER,
+    SHARED_CALL,
     SHIMS,
     TOOL_HOOK_SECONDS_MAX,
     ToolHook,
@@ -39,6 +43,7 @@ __all__ = [
     "folder_of",
     "gate_entry",
     "hook_command",
+    "is_our_command",
     "is_our_group",
     "is_our_server",
     "places_of",
@@ -76,12 +81,16 @@ class Place(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One value in a file: the member at `keys`, or an element of the list there."""
+    """One value in a file: the member at `keys`, or an element of the list there.
+
+    `is_former` knows it as another version wrote it: what needs a consent has it then.
+    """
 
     keys: tuple[str, ...]
     value: Any
     is_element: bool = False
     extra: str = ""
+    is_former: Callable[[Any], bool] = lambda _value: False
 
 
 class Mark(NamedTuple):
@@ -184,9 +193,19 @@ def _tool_hook(hook: ToolHook) -> Entry:
 
 def gate_entry(place: Place, name: str) -> Entry:
     """Return the entry of the hook that judges a shell command before it starts."""
-    command = {"type": "command", "command": hook_command(place, name, "pre-tool")}
+    words = (name, "pre-tool")
+    if place.project:
+        call = SHARED_CALL.format(words=" ".join(words), call=hook_command(place, *words))
+    else:
+        client = [sys.executable, "-I", "-S", os.path.join(place.package, HOOK_CLIENT)]
+        call = f'{shlex.join(client)} "$f.door" {" ".join(words)}'
+    variables = "".join(
+        f"{key}={shlex.quote(value)}; export {key}; " for key, value in command_variables(place).items()
+    )
+    script = GATE_LINE.format(variables=variables, words=" ".join(words), call=call)
+    command = {"type": "command", "command": f"exec sh -c {shlex.quote(script)}"}
     group = {"matcher": GATE_MATCHER, "hooks": [command]}
-    return Entry(("hooks", GATE_EVENT), group, is_element=True, extra="gate")
+    return Entry(("hooks", GATE_EVENT), group, is_element=True, extra="gate", is_former=_is_gate)
 
 
 def shim(name: str, place: Place) -> str | None:
@@ -218,12 +237,20 @@ def is_our_group(value: Any) -> bool:
     return isinstance(hooks, list) and bool(hooks) and all(map(_is_our_hook, hooks))
 
 
+def _is_gate(value: Any) -> bool:
+    return is_our_group(value) and any("pre-tool" in hook.get("command", "") for hook in value["hooks"])
+
+
 def _is_our_hook(hook: Any) -> bool:
     if not isinstance(hook, dict):
         return False
     if hook.get("type") == "mcp_tool":
         return bool(hook.get("server") == SERVER and hook.get("tool") == HOST_TOOL)
-    command = hook.get("command")
+    return is_our_command(hook.get("command"))
+
+
+def is_our_command(command: Any) -> bool:
+    """Return whether a line for a shell runs a hook of ours."""
     return isinstance(command, str) and _OUR_HOOK.search(command) is not None
 
 

@@ -132,7 +132,10 @@ def _chosen(file: Document, text: str | None, extras: Collection[str]) -> tuple[
 
 def _is_there(held: Any, entry: Entry) -> bool:
     found = [one for _, one in places_of(held, entry.keys)]
-    return bool(found) and (entry.value in found[0] if entry.is_element else found[0] == entry.value)
+    if not found:
+        return False
+    held_there = found[0] if entry.is_element and isinstance(found[0], list) else found
+    return any(one == entry.value or entry.is_former(one) for one in held_there)
 
 
 def _require_free(file: Document, text: str | None, entries: tuple[Entry, ...]) -> None:

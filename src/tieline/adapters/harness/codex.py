@@ -24,6 +24,7 @@ from tieline.adapters.harness.base import (
     Whole,
     folder_of,
     gate_entry,
+    is_our_command,
     is_our_group,
     is_our_server,
     program,
@@ -99,7 +100,12 @@ def hooks_of(place: Place) -> list[dict[str, Any]]:
     ]
     answer = _answer(found, place, "".join(json.dumps(one) + "\n" for one in asked))
     listed = [hook for one in answer.get("data", []) for hook in one.get("hooks", [])]
-    return [one for one in listed if one.get("server") == SERVER and one.get("tool") == HOST_TOOL]
+    # The gate is a command: without trust Codex skips it, too, and lets every command go.
+    return [
+        one
+        for one in listed
+        if (one.get("server"), one.get("tool")) == (SERVER, HOST_TOOL) or is_our_command(one.get("command"))
+    ]
 
 
 def _answer(found: str, place: Place, text: str) -> dict[str, Any]:

@@ -108,10 +108,18 @@ def _trust(harness: Harness, place: Place) -> list[Check]:
         hooks = codex.hooks_of(place)
     except TielineError as error:
         return [Check(name, False, str(error), "run `codex` once, then `tieline doctor`")]
-    skipped = [one for one in hooks if one.get("trustStatus") == "untrusted" or not one.get("enabled", True)]
+    if not hooks:
+        text = "Codex knows none of the hooks that stand in its file: mail waits for its tools"
+        return [Check(name, False, text, "switch its hooks on, then run `tieline doctor` again")]
+    # A hook that was changed since it was trusted is "modified", and skipped like any other.
+    skipped = [one for one in hooks if not _is_run(one)]
     if not skipped:
         return [Check(name, True, f"{len(hooks)} hooks, all trusted")]
-    text = (
-        f"{len(skipped)} of {len(hooks)} hooks are not trusted, so Codex skips them: mail waits for its tools"
-    )
+    is_gate = any(one.get("command") for one in skipped)
+    what = "no command is judged" if is_gate else "mail waits for its tools"
+    text = f"{len(skipped)} of {len(hooks)} hooks are not trusted, so Codex skips them: {what}"
     return [Check(name, False, text, "run `tieline setup codex --with trust`, or /hooks in Codex")]
+
+
+def _is_run(hook: dict[str, Any]) -> bool:
+    return hook.get("trustStatus") in ("trusted", "managed") and bool(hook.get("enabled", True))

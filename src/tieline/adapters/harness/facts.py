@@ -18,6 +18,7 @@ __all__ = [
     "COMMAND_LINE",
     "EXTRAS",
     "GATE_EVENT",
+    "GATE_LINE",
     "GATE_MATCHER",
     "GEMINI_HOOKS",
     "GUARD",
@@ -158,6 +159,19 @@ WAITING_LINE: Final = (
 GATE_EVENT: Final = "PreToolUse"
 GATE_MATCHER: Final = "Bash"
 """Where Claude Code and Codex ask before a shell command; both call that tool Bash."""
+
+GATE_LINE: Final = (
+    "{variables}h=${{TIELINE_HOME:-$HOME/.tieline}}; r=0; "
+    'if [ -e "$h/config.toml" ] || {{ [ -e "$h" ] && [ ! -x "$h" ]; }}; then '
+    'LC_ALL=C grep -qs -e resource -e coordination_directory "$h/config.toml"; [ $? = 1 ] || r=1; fi; '
+    '[ $r = 1 ] || [ -d "${{TIELINE_COORDINATION_DIRECTORY:-$h}}/peer-resources" ] || exit 0; '
+    'f="$h/mail/host-$PPID"; {{ {call}; }}; c=$?; [ $c != 0 ] || exit 0; '
+    'if [ $r = 0 ]; then echo "tieline hook {words}: this command was not judged" >&2; exit 0; fi; '
+    '[ $c = 2 ] || echo "tieline hook {words}: ended with $c and could not judge, so this may not start:'
+    ' tieline doctor shows more" >&2; exit 2'
+)
+"""Nothing starts where no rule and no resource may concern a command. Where a rule may, each end but 0 is a
+refusal: harnesses take 2 alone for one. Given to `sh` as one word, since a person's own shell may read it."""
 
 
 def tool_input(hook: ToolHook) -> dict[str, Any]:

@@ -279,9 +279,12 @@ class Door:
 
         served = CommandHooks(self._hooks, hosts.harness(self._answers.client), root.operations, publish)
         served.flags = root.hook_by(served)
-        if is_waiter_wanted and hosts.harness(self._answers.client) == "claude-code" and served.flags:
-            served.waiting = Waiting(root)
+        harness = hosts.harness(self._answers.client)
+        if served.flags and harness in ("claude-code", "codex"):
+            # The command that waits, and the one that has a command judged, know no session.
             served.flags.open_host(self._parent)
+        if is_waiter_wanted and harness == "claude-code" and served.flags:
+            served.waiting = Waiting(root)
 
     async def _operations(self, call: Call) -> Operations:
         """Return what serves a call: the root is open then, and those it writes to can find it."""

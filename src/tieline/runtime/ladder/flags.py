@@ -3,8 +3,8 @@
 `mail/SESSION.door` holds the path of the control endpoint while the root lives. `mail/SESSION` is there while
 a hook has something to do: mail waits, or mail that a hook carried waits for its evidence. Where a hook is
 told no session, or that of a session may change, `mail/host-PID.door` says the same of the harness's process.
-`mail/SESSION.client` is the line of `sh` that runs the client of a hook, for files that name no place of this
-machine.
+A `.client` beside a `.door` is the line of `sh` that runs the client of a hook, for files that name no place
+of this machine.
 
 Rule 1: the flag may be there too long, which costs a hook its start; it is never missing for mail that waits.
 Rule 2: a file is a hint: the root decides what a hook is answered.
@@ -69,8 +69,6 @@ class Flags:
             self._take_away()
             self._session = session
             self._write_door(folder, session)
-            line = shlex.join([sys.executable, "-I", "-S", CLIENT]) + ' "$f.door" "$@"\n'
-            folder.write_atomic(session + CLIENT_SUFFIX, line.encode(), sync=False)
         except TielineError as error:  # hooks then find their root the long way
             self._node.log.failure("flags", error)
             return
@@ -93,6 +91,8 @@ class Flags:
 
     def _write_door(self, folder: Directory, name: str) -> None:
         folder.write_atomic(name + DOOR_SUFFIX, self._node.who()["control"].encode(), sync=False)
+        line = shlex.join([sys.executable, "-I", "-S", CLIENT]) + ' "$f.door" "$@"\n'
+        folder.write_atomic(name + CLIENT_SUFFIX, line.encode(), sync=False)
 
     def look(self) -> None:
         """Raise the flag or take it down, as things are now."""
@@ -129,6 +129,7 @@ class Flags:
             if self._folder is not None:
                 if self._host and self._is_our_door(self._folder, self._host):
                     self._folder.remove(self._host + DOOR_SUFFIX)
+                    self._folder.remove(self._host + CLIENT_SUFFIX)
                 self._folder.close()
                 self._folder = None
 

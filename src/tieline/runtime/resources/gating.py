@@ -28,7 +28,7 @@ from tieline.runtime.resources.claims import facts_of
 from tieline.runtime.resources.coordinator import Coordinator
 from tieline.runtime.resources.viewing import glimpse, local_viewer
 
-__all__ = ["Judgement", "judged_here", "verdict_on"]
+__all__ = ["Judgement", "judged_by", "judged_here", "verdict_on"]
 
 FOLDERS_ASKED_MAX = 8
 ENROLLED = "its root is enrolled under a policy"
@@ -75,17 +75,41 @@ def judged_here(
     Returns:
         The judgement, and (resource, who) for each needed one that is held and may be seen.
     """
-    found = verdict_on(argv, text, directory, home)
     where = places(os.environ)
-    coordinator = Coordinator(where.coordination)
+    found = verdict_on(argv, text, directory, home)
+    return _with_policies(found, GateCommand(argv, text, directory), where.coordination, where, run)
+
+
+def judged_by(
+    asked: tuple[tuple[str, ...] | None, str, str], home: str, coordination: str, peer: Peer
+) -> tuple[Judgement, list[tuple[str, str]]]:
+    """Return what `judged_here` does, in the process of the root that `peer` is of.
+
+    Raises:
+        UsageError: the configuration is wrong.
+        RecoveryRequired: a record is damaged, so that nobody knows what policies ask.
+    """
+    found = verdict_on(*asked, home)
+    return _with_policies(found, GateCommand(*asked), coordination, frozenset({peer.id}), None)
+
+
+def _with_policies(
+    found: Judgement,
+    command: GateCommand,
+    coordination: str,
+    asker: LocatedPlaces | frozenset[str],
+    run: str | None,
+) -> tuple[Judgement, list[tuple[str, str]]]:
+    """Add what policies ask of the peers that `asker` is, or that are found from there, and who holds it."""
+    coordinator = Coordinator(coordination)
     try:
         keys = coordinator.known_keys()
         if keys:
-            peer = _own_peer(where, run)
-            gated = coordinator.gated_by(peer, frozenset(found.names)) if peer else ()
+            peers = asker if isinstance(asker, frozenset) else _own_peer(asker, run)
+            gated = coordinator.gated_by(peers, frozenset(found.names)) if peers else ()
             if not frozenset(gated) <= frozenset(found.keys):
                 both = tuple(sorted({*found.keys, *gated}))
-                command = GateCommand(argv, text, os.path.realpath(directory))
+                command = command._replace(directory=os.path.realpath(command.directory))
                 reason = ENROLLED if not found.keys else f"{found.reason}; {ENROLLED}"
                 found = found._replace(keys=both, reason=reason, use=suggestion(command, both))
         return found, [

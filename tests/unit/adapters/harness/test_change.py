@@ -133,3 +133,14 @@ def test_holds_and_places_fit_compare_exactly() -> None:
     assert not holds(FILE, '{"mcpServers": {"tieline": 1}}', FILE.entries[:1])
     assert places_fit(("a", 1), ("*", "*"))
     assert not places_fit(("a",), ("a", "*"))
+
+
+def test_consent_given_to_an_older_version_stays_with_the_newer() -> None:
+    """A gate that vanished with an update would let commands through without a word."""
+    gate = {"hooks": [{"type": "command", "command": "tieline hook claude pre-tool"}]}
+    new = {"hooks": [{"type": "command", "command": "x; tieline hook claude pre-tool; y"}]}
+    entry = Entry(("hooks", "Stop"), new, is_element=True, extra="gate", is_former=lambda one: one == gate)
+    file = FILE._replace(entries=(*FILE.entries, entry))
+    now = put_in(file, json.dumps({"hooks": {"Stop": [gate]}}), None, ()).now
+    assert json.loads(now or "")["hooks"]["Stop"] == [GROUP, new]
+    assert json.loads(put_in(file, "{}", None, ()).now or "")["hooks"]["Stop"] == [GROUP]

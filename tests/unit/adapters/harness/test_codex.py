@@ -16,6 +16,8 @@ echo '{"id":1,"result":{}}'
 echo '{"method":"note"}'
 echo '{"id":2,"result":{"data":[{"hooks":[
 {"key":"k","currentHash":"h","server":"tieline","tool":"tieline_host","trustStatus":"untrusted"},
+{"key":"g","currentHash":"i","command":"tieline hook codex pre-tool","trustStatus":"untrusted"},
+{"key":"z","currentHash":"y","command":"mine"},
 {"key":"x","currentHash":"y","server":"other","tool":"tieline_host"}]}]}}' | tr -d '\\n'
 echo
 """
@@ -41,15 +43,16 @@ def test_files_are_in_its_folder(place: Make, home: Path) -> None:
 
 
 def test_trust_is_written_for_our_hooks_alone(place: Make, home: Path) -> None:
-    """By the key and the digest that Codex gave."""
+    """By the key and the digest that Codex gave; the gate is a command, and one of them."""
     made = place("codex", PATH=f"{home}/bin:/usr/bin:/bin")
     program(home, ANSWERS)
     hooks = hooks_of(made)
-    assert [one["key"] for one in hooks] == ["k"]
+    assert [one["key"] for one in hooks] == ["k", "g"]
     config, _ = with_trust(HARNESS.files(made), hooks)
     assert isinstance(config, Document)
-    assert config.entries[-1].keys == ("hooks", "state", "k")
-    assert config.entries[-1].value == {"trusted_hash": "h"}
+    assert config.entries[-2].keys == ("hooks", "state", "k")
+    assert config.entries[-2].value == {"trusted_hash": "h"}
+    assert config.entries[-1].keys == ("hooks", "state", "g")
 
 
 def test_trust_without_an_answer_is_refused(place: Make, home: Path) -> None:

@@ -82,3 +82,11 @@ def test_checks_of_codex_name_hooks_that_it_skips(
     assert (hooks.ok, hooks.text[:6]) == (False, "1 of 2")
     monkeypatch.setattr(codex, "hooks_of", lambda _: [{"trustStatus": "trusted"}])
     assert examine.checks(codex.HARNESS, made, {})[1].ok
+    for answer, word in (
+        ([{"trustStatus": "modified", "command": "tieline hook codex pre-tool"}], "no command is judged"),
+        ([{"trustStatus": "trusted", "enabled": False}], "1 of 1"),
+        ([], "knows none"),
+    ):
+        monkeypatch.setattr(codex, "hooks_of", lambda _, answer=answer: answer)
+        hooks = examine.checks(codex.HARNESS, made, {})[1]
+        assert (hooks.ok, word in hooks.text, bool(hooks.action)) == (False, True, True)

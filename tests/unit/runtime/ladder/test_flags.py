@@ -78,7 +78,7 @@ async def test_door_of_the_harness_stands_whatever_its_session_and_goes_with_the
         flags.open("s-1")
         flags.open("s-2")
         assert (folder / "host-4711.door").read_text() == bob.who()["control"]
-        left = {"host-4711.door", "s-2.door", "s-2.client"}
+        left = {"host-4711.door", "host-4711.client", "s-2.door", "s-2.client"}
         assert {one.name for one in folder.iterdir()} == left
     assert list(folder.iterdir()) == []
 
