@@ -19,6 +19,7 @@ INCOMING = UNIT + "engine/messaging/test_incoming.py::test_"
 JOURNAL = UNIT + "store/journal/test_journal.py::test_"
 HERE = "tests/mutants/test_table.py::test_"
 SCRIPTS = "tests/scripts/test_"
+PLACE = "tests/sim/test_brokers.py::test_histories_of_a_place_break_no_promise[0]"
 
 
 class Patch(NamedTuple):
@@ -395,5 +396,81 @@ MUTANTS: tuple[Mutant, ...] = (
             UNIT + "engine/brokering/test_targets.py::test_hidden_id_is_refused_in_the_words_for_nobodys_id",
         ),
     ),
+    Mutant(
+        "I41",
+        "a broker heeds no revision of a guard",
+        (
+            Patch(
+                "engine/brokering/guards.py",
+                "    if guard.application_guard != target.application_guard:\n",
+                "    if guard.application_guard == target.id:\n",
+            ),
+        ),
+        (PLACE,),
+        "I41",
+    ),
+    Mutant(
+        "I41",
+        "a recipient believes its broker in what a guard says",
+        (
+            Patch(
+                "runtime/intercom/postal.py",
+                '            and guard.get("applicationGuard") == context.guard\n',
+                "",
+            ),
+        ),
+        (PLACE,),
+        "I41",
+    ),
+    Mutant(
+        "I42",
+        "groups see each other",
+        (
+            Patch(
+                "engine/brokering/topology.py",
+                "    if not is_child(one) and not is_child(other):\n",
+                "    if one.scope == other.scope:\n",
+            ),
+        ),
+        (PLACE,),
+        "I42",
+    ),
+    Mutant(
+        "I44",
+        "an id that mail waits for goes to who asks first",
+        (
+            Patch(
+                "engine/brokering/arrival.py",
+                " and absent.is_parked and is_foreign else wanted\n",
+                " and not wanted else wanted\n",
+            ),
+        ),
+        (PLACE,),
+        "I44",
+    ),
+    Mutant(
+        "intercom-131",
+        "held mail is not kept",
+        (
+            Patch(
+                "engine/brokering/mailbox.py", '        turn.rows.append(Put("mail", _key(held), body))\n', ""
+            ),
+        ),
+        (PLACE,),
+        "mail",
+    ),
+    Mutant(
+        "I30",
+        "of questions that cross both are taken",
+        (
+            Patch(
+                "engine/messaging/custody.py",
+                "            return min((self.records[cursor] for cursor in waiting)",
+                "            return max((self.records[cursor] for cursor in waiting)",
+            ),
+        ),
+        (INCOMING + "question_that_crosses_several_of_ours_is_judged_by_the_least_id",),
+    ),
 )
-"""Those of the reference's list that concern messages and the native wire, in its order."""
+"""Those of the reference's list that concern messages and the native wire, in its order;
+then what the histories of a place must convict, by the invariant that is broken."""

@@ -20,7 +20,7 @@ def test_histories_of_a_place_break_no_promise(block: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(block * SEEDS_PER_BLOCK, (block + 1) * SEEDS_PER_BLOCK):
         verdict = check(RoomWorld(seed).run().entries)
-        assert verdict.violations == [], f"seed {seed}"
+        assert verdict.violations == [], f"seed {seed}: {sorted({name for name, _ in verdict.violations})}"
         counts += verdict.counts
     looked_at = {name: counts[name] for name in (*INVARIANTS, "I41 whole", "I41 changed")}
     assert all(looked_at.values()), looked_at
