@@ -127,12 +127,14 @@ class Intercom:
 
     def publish(self) -> None:
         """Be at the brokers, and say what changed of us."""
-        if self.context.session != self.node.session:
+        is_another = self.context.session != self.node.session
+        if is_another:
             self.context.replace(self.node.session)
+        self._refuse_own_child()
+        if is_another:
             self._tell_context()
-            if self.is_published:
-                for member in self.post.members.values():
-                    member.join_again()
+            for member in self.post.members.values() if self.is_published else ():
+                member.join_again()
         if not self.is_published and not self.node.is_closing:
             self.is_published = True
             for member in self.post.members.values():
@@ -142,6 +144,19 @@ class Intercom:
             self.turn_began_ms = self.node.now().wall_ms
         self._was_busy = is_busy
         self.tell_presence()
+
+    def _refuse_own_child(self) -> None:
+        """Leave the wire, and say why, where our session is the main that our environment names."""
+        if self.fault:
+            return
+        try:
+            self.context.lineage.require_other(self.context.session)
+        except UsageError as error:
+            self.fault = str(error)
+            self.node.log.note("intercom not joined", reason=self.fault)
+            self._fail("start", self.fault)
+            self.post.close(is_parked=False)
+            self.post.members.clear()
 
     def tell_presence(self) -> None:
         """Tell the brokers what changed of us since they were told."""

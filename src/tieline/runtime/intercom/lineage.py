@@ -1,7 +1,8 @@
 """Who a root is on the intercom: its native session, its group, and this life of it.
 
 Rule 1: the two variables of a child count together and exactly: one alone, an empty, a padded or a different
-    one stops the wire, and nothing is trimmed into another identity.
+    one stops the wire, and nothing is trimmed into another identity. So does a pair that names the very
+    session that reads it.
 Rule 2: a life is minted when the root starts and when its host's session becomes another one; never when a
     connection is made again.
 
@@ -37,6 +38,19 @@ class Lineage(msgspec.Struct, frozen=True):
         if self.is_child:
             return {"rootSessionId": self.parent, "parentSessionId": self.parent}
         return {"rootSessionId": session}
+
+    def require_other(self, session: str) -> None:
+        """Raise where the native session `session` would be its own main.
+
+        Raises:
+            UsageError: the pair names this very session. Registered so, it would be a child that nobody
+                started, and hidden from every other main.
+        """
+        if self.is_child and session == self.parent:
+            raise UsageError(
+                f"{ROOT_VARIABLE} and {PARENT_VARIABLE} name this very session: a main sets neither, "
+                "and a child has a session of its own"
+            )
 
 
 def lineage_of(environment: Mapping[str, str]) -> Lineage:

@@ -10,6 +10,7 @@ from tests.unit.runtime.intercom.kit import intercom_of, station, tool, until
 from tests.unit.runtime.roots import call
 from tieline.errors import Refused
 from tieline.runtime.intercom.intercom import Intercom
+from tieline.runtime.intercom.lineage import child_environment
 from tieline.runtime.options import RootOptions
 from tieline.runtime.root import Root, open_root
 from tieline.text import parse_context
@@ -100,6 +101,7 @@ async def test_wrong_place_or_group_keeps_the_wire_away_and_says_why(private_hom
         for environment, words in (
             ({"PI_INTERCOM_RUNTIME_DIR": "relative"}, "absolute path"),
             ({"PI_INTERCOM_PARENT_SESSION_ID": "x"}, "PI_INTERCOM_ROOT_SESSION_ID is not set"),
+            (child_environment("s-odd"), "name this very session"),
         ):
             root = await at.root("odd", is_joined=False, **environment)
             assert words in intercom_of(root).fault
@@ -107,6 +109,23 @@ async def test_wrong_place_or_group_keeps_the_wire_away_and_says_why(private_hom
                 await tool(root, "status")
             assert (await call(root, "host.run_begin", run="r"))["environment"] == {}
             await root.close()
+
+
+async def test_child_whose_session_becomes_its_mains_leaves(private_home: Path) -> None:
+    """It is nobody's child then and not its main either: the wire is left, and a companion is told."""
+    async with station(private_home) as at:
+        main, child = await at.root("main"), await at.root("child", **child_environment("s-main"))
+        told: list[dict[str, Any]] = []
+        child.operations.subscribe(lambda _kind, params: told.append(params.get("event", {})))
+        await call(child, "host.state", session="s-main")
+        assert "name this very session" in intercom_of(child).fault
+        await until(lambda: not intercom_of(main).roster.rows())
+        contexts = [one for one in told if one.get("type") == "intercom_context"]
+        assert [one["connected"] for one in contexts][-1:] == [False]
+        with pytest.raises(Refused, match="Intercom not connected"):
+            await tool(child, "list")
+        await call(child, "host.state", session="s-third")
+        assert not intercom_of(child).post.is_connected
 
 
 async def test_name_comes_from_the_variable_and_follows_the_host(private_home: Path) -> None:

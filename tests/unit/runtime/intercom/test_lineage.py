@@ -46,3 +46,12 @@ def test_pair_that_is_not_exact_stops_the_wire(pair: tuple[str | None, str | Non
     environment = {name: value for name, value in zip(names, pair, strict=True) if value is not None}
     with pytest.raises(UsageError, match="PI_INTERCOM_"):
         lineage_of(environment)
+
+
+def test_session_that_its_own_pair_names_is_no_child() -> None:
+    """Nobody is his own main; a main without a pair is nobody's child, and a child of another is one."""
+    pair = lineage_of(child_environment("s"))
+    with pytest.raises(UsageError, match="name this very session"):
+        pair.require_other("s")
+    pair.require_other("t")
+    Lineage().require_other("")
