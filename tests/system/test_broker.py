@@ -193,6 +193,54 @@ def test_held_mail_keeps_the_broker_and_survives_its_kill(broker: Broker, start:
     again.close()
 
 
+@pytest.mark.timeout(180)
+@pytest.mark.clause("intercom-131", "intercom-134", "I25")
+def test_mail_that_was_taken_survives_kills_under_load_and_comes_once(start: Start) -> None:
+    """Of what four brokers took while they were killed nothing is lost, and nothing comes twice."""
+    sent: set[str] = set()
+    taken: set[str] = set()
+
+    def send(path: str, round_number: int, number: int) -> None:
+        with contextlib.suppress(OSError, EOFError), contextlib.closing(Session(path)) as session:
+            session.join_recorded(f"s{number}", f"session-s{number}")
+            for turn in range(10):
+                message_id = f"{round_number}-{number}-{turn}"
+                sent.add(message_id)
+                if session.send("session-gone", message_id)["type"] == "delivered":
+                    taken.add(message_id)
+
+    broker = start()
+    assert broker.started()
+    gone = Session(broker.socket)
+    gone.join_recorded("gone", "session-gone")
+    gone.close()
+    time.sleep(0.3)
+    for round_number in range(4):
+        sending = [
+            threading.Thread(target=send, args=(broker.socket, round_number, number)) for number in range(5)
+        ]
+        for one in sending:
+            one.start()
+        time.sleep(0.02 * (round_number + 1))
+        broker.process.kill()
+        for one in sending:
+            one.join()
+        broker.ended()
+        broker = start()
+        assert broker.started()
+    back = Session(broker.socket)
+    back.join_recorded("gone", "session-gone")
+    back.sock.settimeout(2)
+    came = []
+    with contextlib.suppress(TimeoutError):
+        while True:
+            came.append(str(back.hear("message")["message"]["id"]))
+    back.close()
+    assert len(came) == len(set(came))
+    assert taken
+    assert taken <= set(came) <= sent
+
+
 def _percentile(session: Session, to: Session, number: int) -> float:
     """Return the 99th percentile in seconds from a send until the other end has the message."""
     taken = []
