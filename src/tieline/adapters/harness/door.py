@@ -161,6 +161,11 @@ def apply(changes: list[Change], environment: Mapping[str, str]) -> None:
         Refused: `PERMISSION_DENIED`.
     """
     home = home_directory("", environment)
+    with ledger.alone(home):
+        _apply(changes, home)
+
+
+def _apply(changes: list[Change], home: str) -> None:
     records = ledger.load(home)
     for change in changes:
         old = records.get(change.path)

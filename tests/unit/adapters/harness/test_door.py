@@ -1,13 +1,16 @@
 """What the commands ask of the harnesses: who is here, the change, its writing, and the way back."""
 
 import os
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tieline.adapters.harness import codex, door
+from tieline.adapters.harness import codex, door, ledger
 from tieline.adapters.harness.base import Place
+from tieline.adapters.harness.change import Change
 from tieline.errors import Refused, UsageError
 
 Make = Callable[..., Place]
@@ -106,3 +109,26 @@ def test_place_names_this_installation_and_a_project_the_command_alone(home: Pat
 def test_checks_are_none_where_no_harness_is(home: Path) -> None:
     """The machine of somebody else."""
     assert door.checks({"HOME": str(home), "PATH": ""}) == []
+
+
+def test_two_that_write_at_once_keep_the_records_of_both(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one of them put in is taken out to the byte all the same."""
+    load = ledger.load
+
+    def slow(where: str) -> dict[str, ledger.Record]:
+        held = load(where)
+        time.sleep(0.05)
+        return held
+
+    monkeypatch.setattr(ledger, "load", slow)
+    environment = {"HOME": str(home), "TIELINE_HOME": str(home / "t")}
+    paths = [str(home / name) for name in "abcd"]
+    threads = [
+        threading.Thread(target=door.apply, args=([Change(path, None, "x", ledger.Record("d"))], environment))
+        for path in paths
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert sorted(load(str(home / "t"))) == paths
