@@ -17,7 +17,8 @@ GOLDEN = {
     "host.run_end", "host.seen", "host.shutdown", "host.shutdown_peer", "host.state", "host.taken",
     "host.user_prompt", "intercom", "intercom.context", "intercom.guard", "intercom.provenance",
     "intercom.turn_failed", "intercom.wake_outcome", "list_peers", "local.ask", "local.consent",
-    "local.doctor", "local.inbox", "local.last", "local.log", "local.mute", "local.records", "local.reply",
+    "host.compose", "local.conversations", "local.doctor", "local.inbox", "local.last", "local.log",
+    "local.mute", "local.records", "local.reply",
     "local.send", "local.status", "local.waits", "local.who", "peer_messages", "send_peer_message",
 }  # fmt: skip
 """Reviewed by hand: a method that is added is authority that is added."""
@@ -125,6 +126,8 @@ async def test_every_operation_that_takes_a_run_refuses_a_token_that_proves_none
         "local.log": {},
         "local.mute": {"peer": "bob"},
         "local.waits": {},
+        "local.conversations": {},
+        "host.compose": {"draft": {"text": ":bob x"}},
         "coordinate_resource": {"operation": "status", "resource": "machine/x"},
         "resource.list": {},
         "host.boundary": {"kind": "tool"},
