@@ -31,9 +31,11 @@ from tieline.wire.intercom.targets import shown_targets, target_of
 if TYPE_CHECKING:
     from tieline.runtime.intercom.intercom import Intercom
 
-__all__ = ["Roster", "Row", "is_row_busy"]
+__all__ = ["GLANCE_SECONDS_MAX", "LOOK_SECONDS_MAX", "Roster", "Row", "is_row_busy"]
 
 LOOK_SECONDS_MAX: Final = 5.0
+GLANCE_SECONDS_MAX: Final = 1.0
+"""For who only wants to see: a model's turn stands still meanwhile, and a later look costs nothing."""
 SEEN_MAX: Final = 4_096
 
 READ_ADVICE: Final = {
@@ -54,21 +56,25 @@ class Roster:
         self._joined: dict[str, str] = {}  # session id to the instance that is shown
         self._seen: OrderedDict[str, Row] = OrderedDict()  # who was ever listed, the last ones
 
-    async def look(self) -> None:
-        """List anew at every broker that has us, and wait for the answers, for a while."""
+    async def look(self, seconds_max: float = LOOK_SECONDS_MAX) -> bool:
+        """List anew at every broker that has us; return whether all answered in that while.
+
+        What has not come by then is as it was last listed.
+        """
         post = self._intercom.post
         if not post.is_connected:
-            return
+            return False
         listed = asyncio.get_running_loop().create_future()
         post.look(lambda: None if listed.done() else listed.set_result(None))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_SECONDS_MAX):
+            async with asyncio.timeout(seconds_max):
                 await listed
+        return listed.done() and not listed.cancelled()
 
-    async def connected(self) -> None:
+    async def connected(self, seconds_max: float = LOOK_SECONDS_MAX) -> None:
         """Wait for a broker to have us, for a while."""
         intercom, loop = self._intercom, asyncio.get_running_loop()
-        deadline = loop.time() + LOOK_SECONDS_MAX
+        deadline = loop.time() + seconds_max
         for member in intercom.post.members.values():
             member.hurry()
         while intercom.is_published and not intercom.fault:

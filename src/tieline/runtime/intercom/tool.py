@@ -25,7 +25,7 @@ from tieline.model.receipt import Receipt, State
 from tieline.runtime import answers, render
 from tieline.runtime.calls import Actor, Reply
 from tieline.runtime.intercom.methods import Asked, ToolAttachment
-from tieline.runtime.intercom.roster import Row, is_row_busy
+from tieline.runtime.intercom.roster import GLANCE_SECONDS_MAX, LOOK_SECONDS_MAX, Row, is_row_busy
 from tieline.runtime.sending import Wish, expires_ms, latest, settled, submit
 from tieline.runtime.signals import Watch
 from tieline.runtime.tools import PeerMessages, read_mail, refuse_failure, tool_message_id
@@ -45,6 +45,9 @@ FAULT_COLUMNS_MAX: Final = 300
 SAID_CHARACTERS_MAX: Final = 256
 CWD_CHARACTERS_MAX: Final = 4_096
 ALONE: Final = "No other intercom session is connected: start another agent that joins the intercom."
+STALE: Final = "A broker has not answered yet: what it shows is as it was last listed. List again."
+LISTING_SECONDS: Final = 0.25
+"""A broker that just took us in gets this long for its list."""
 STILL_COMING: Final = (
     "The question was accepted and may still reach it later: look at its run before asking again."
 )
@@ -62,9 +65,14 @@ async def call(node: "Node", actor: Actor, asked: Asked, call_id: str | None) ->
     _check(asked)
     one = _Call(node, node.intercom, actor, peer, asked, asked.call_id or call_id)
     if asked.action != "pending":
-        await node.intercom.roster.connected()
+        is_glance = asked.action in ("list", "status")
+        seconds_max = GLANCE_SECONDS_MAX if is_glance else LOOK_SECONDS_MAX
+        began = asyncio.get_running_loop().time()
+        await node.intercom.roster.connected(seconds_max)
         node.intercom.require()
-        await node.intercom.roster.look()
+        gone = asyncio.get_running_loop().time() - began if is_glance else 0.0
+        is_fresh = await node.intercom.roster.look(max(seconds_max - gone, LISTING_SECONDS))
+        one = msgspec.structs.replace(one, is_fresh=is_fresh)
         node.book.roots()  # who is shown by which wire
     return await _ACTIONS[asked.action](one)
 
@@ -95,6 +103,7 @@ class _Call(msgspec.Struct, frozen=True):
     peer: Peer
     asked: Asked
     call_id: str | None
+    is_fresh: bool = True
 
     def target(self, to: str) -> Peer:
         """Return whom a name means.
@@ -160,7 +169,9 @@ async def _list(one: _Call) -> Reply:
         rows = [row for row in rows if _is_of_project(row, project, one.node.place.workspace)]
     shown = shown_targets([*rows, *own])
     listed = [_row(one, row, shown[row["id"]], project) for row in rows]
-    lines = [_line(item) for item in listed] or [ALONE]
+    lines = [_line(item) for item in listed] or [ALONE] * one.is_fresh
+    if not one.is_fresh:
+        lines.append(STALE)
     return Reply(
         {
             "self": [_row(one, row, shown[row["id"]], project) for row in own],

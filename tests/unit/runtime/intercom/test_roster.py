@@ -119,3 +119,21 @@ async def test_roots_of_one_native_session_see_each_other_under_the_ids_that_the
             assert [row["sessionId"] for row in listed["sessions"]] == [intercom_of(other).peer]
         sent = await tool(later, "send", to="first", message="are you me?")
         assert sent["accepted"]
+
+
+async def test_claim_of_an_instance_that_no_other_wire_shows_hides_nobody(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sessions that both say it, at two brokers under two ids, are both shown: one may be lying."""
+    async with station(private_home) as at:
+        one = intercom_of(await at.root("one"))
+        member = next(iter(one.post.members.values()))
+        rows = {
+            name: (member, {"id": name, "cwd": "/w", "model": "m", "tielineInstance": "claimed"})
+            for name in ("pi-first", "pi-other")
+        }
+        monkeypatch.setattr(one.post, "rows", lambda: rows)
+        shown = one.roster.roots([])
+        assert [root.address for root in shown] == ["pi-first", "pi-other"]
+        assert len({root.instance for root in shown}) == 2
+        assert one.roster.shown_as("pi-first") != one.roster.shown_as("pi-other")

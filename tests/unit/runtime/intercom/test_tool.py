@@ -1,6 +1,9 @@
 """The tool: what each action takes, waits for, and truly says."""
 
 import asyncio
+import os
+import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +12,12 @@ import pytest
 from tests.unit.runtime.intercom.kit import intercom_of, station, tool, until
 from tests.unit.runtime.roots import call
 from tieline.errors import Refused
+from tieline.runtime.intercom import roster as roster_module
 from tieline.runtime.intercom import tool as tool_module
 from tieline.runtime.intercom.connecting import connect
+from tieline.runtime.node import Node
+from tieline.runtime.options import RootOptions
+from tieline.runtime.root import Root
 
 pytestmark = pytest.mark.asyncio
 
@@ -155,3 +162,41 @@ async def test_message_of_a_wrong_form_is_refused_with_what_to_correct(private_h
                 await tool(root, "send", to="other", **fields)
             assert (caught.value.code, caught.value.is_retryable) == ("INVALID_PARAMS", False)
             assert "control characters" in caught.value.action
+
+
+async def test_who_only_looks_waits_for_no_broker_longer_than_a_second(private_home: Path) -> None:
+    """An owner of the socket that says nothing costs a turn a second, and it is said that we are not in."""
+    (private_home / "i").mkdir(mode=0o700)
+    silent = socket.socket(socket.AF_UNIX)
+    silent.bind(str(private_home / "i" / "broker.sock"))
+    silent.listen()
+    environment = {
+        **os.environ,
+        "PI_INTERCOM_RUNTIME_DIR": str(private_home / "i"),
+        "TIELINE_INTERCOM_ENABLED": "true",
+    }
+    options = RootOptions(home=str(private_home / "h"), workspace=str(private_home), session="s", host_pid=1)
+    root = Root(await Node.open(options, environment))
+    try:
+        for action in ("list", "status"):
+            began = time.monotonic()
+            with pytest.raises(Refused, match="Intercom not connected") as caught:
+                await tool(root, action)
+            assert caught.value.code == "PEER_OFFLINE"
+            assert time.monotonic() - began < roster_module.LOOK_SECONDS_MAX / 2
+        assert (await tool(root, "pending"))["asks"] == []
+    finally:
+        await root.close()
+        silent.close()
+
+
+async def test_list_that_a_broker_did_not_answer_is_not_called_empty(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is as last listed, and says so; nobody is told to be alone by a silence."""
+    async with station(private_home) as at:
+        one = await at.root("one")
+        assert (await tool(one, "list"))["text"] == tool_module.ALONE
+        monkeypatch.setattr(tool_module, "GLANCE_SECONDS_MAX", 0.3)
+        monkeypatch.setattr(intercom_of(one).post, "look", lambda _done: None)
+        assert (await tool(one, "list"))["text"] == tool_module.STALE
