@@ -7,6 +7,7 @@ Rule 3: a folder that was made for a file goes with it, when nothing else is in 
 Source: DESIGN.md 3, 4 "setup"; reference/reliability.md S1.
 """
 
+import contextlib
 import os
 import stat
 from typing import Final
@@ -96,6 +97,7 @@ def replace(path: str, text: str | None, was: str | None) -> None:
             return
         for folder in missing_folders(real):
             os.mkdir(folder, 0o700)
+        _sweep(real)
         mode = stat.S_IMODE(os.stat(real).st_mode) if was is not None else 0o600
         _put(real, text.encode(), mode)
     except OSError as error:
@@ -109,6 +111,26 @@ def remove_folders(folders: list[str]) -> None:
             os.rmdir(folder)
         except OSError:  # something of another is in it, or it is gone
             return
+
+
+def _sweep(path: str) -> None:
+    """Remove what a writer left beside a file that was killed before it put it in place."""
+    folder, name = os.path.split(path)
+    for one in os.listdir(folder):
+        pid = one.removeprefix(f"{name}.").removesuffix(".tieline")
+        if one == f"{name}.{pid}.tieline" and pid.isdecimal() and _is_gone(int(pid)):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, one))
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
 
 
 def _put(path: str, data: bytes, mode: int) -> None:

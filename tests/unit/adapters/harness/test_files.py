@@ -1,6 +1,7 @@
 """A harness's files are replaced whole, keep their mode, and are refused where they may not be written."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,20 @@ def test_read_of_what_is_no_text_file_says_what_it_is(home: Path) -> None:
     with pytest.raises(Refused):
         read(str(home / "closed"))
     assert read(str(home / "absent")) is None
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_writing(home: Path) -> None:
+    """Of a living process it stays, and so does what only looks alike."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    path = home / "f"
+    for name in (
+        f"f.{gone.pid}.tieline",
+        f"f.{os.getppid()}.tieline",
+        "f.x.tieline",
+        f"g.{gone.pid}.tieline",
+    ):
+        (home / name).write_text("")
+    replace(str(path), "now", None)
+    left = sorted(one.name for one in home.iterdir())
+    assert left == sorted(["f", f"f.{os.getppid()}.tieline", "f.x.tieline", f"g.{gone.pid}.tieline"])
