@@ -19,6 +19,7 @@ AUTOMATIC = {"TIELINE_IDLE_BEHAVIOR": "auto"}
 Opener = Callable[..., Program]
 
 
+@pytest.mark.clause("pi-peers-50")
 @HARNESSES
 def test_idle_window_is_woken_reads_a_burst_once_and_in_order_and_tells_its_answer(
     harness: str, open_program: Opener, model: ModelServer, shared: Path, private_home: Path

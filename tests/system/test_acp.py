@@ -197,7 +197,7 @@ def test_cancelled_turn_begins_no_other(woken: Editor, neighbour: Neighbour) -> 
     assert len(woken.prompts()) == 1
 
 
-@pytest.mark.clause("native-199")
+@pytest.mark.clause("native-199", "native-200", "native-201", "native-3.6.16")
 @pytest.mark.parametrize("told", [1, True, "1", 0, None])
 def test_events_are_forwarded_after_negotiation_and_never_without(
     private_home: Path, neighbour: Neighbour, told: object
