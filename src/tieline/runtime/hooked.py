@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from tieline.errors import Refused
 from tieline.model.identity import Peer
 from tieline.runtime.calls import Actor, Params, Reply
-from tieline.runtime.resources.asking import asked_in, denial, reason_for
-from tieline.runtime.resources.gating import judged_by
+from tieline.runtime.resources.asking import Asked, asked_in, denial, reason_for
 
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
@@ -81,6 +80,17 @@ async def carried(node: "Node", _actor: Actor, asked: Carried, _call: str | None
     return Reply({})
 
 
+def _judged(node: "Node", command: Asked) -> str:
+    """Return what the hook prints of a command; in a thread, since it reads the shared records."""
+    from tieline.runtime.resources.gating import judged_by  # noqa: PLC0415 - most roots never gate
+
+    where = node.places
+    judged, holders = judged_by(command, where.home, where.coordination, Peer(node.instance))
+    if not judged.keys:
+        return ""
+    return json.dumps(denial(reason_for(judged.reason, judged.use, holders))) + "\n"
+
+
 async def judge(node: "Node", _actor: Actor, asked: Judge, _call: str | None) -> Reply:
     """Return what a hook before a shell command prints: nothing where the command may start as it is.
 
@@ -94,12 +104,7 @@ async def judge(node: "Node", _actor: Actor, asked: Judge, _call: str | None) ->
     if command is not None:
         if not command.directory:
             raise Refused("CAPABILITY_DENIED", "where the command would run is not said")
-        where = node.places
-        judged, holders = await asyncio.to_thread(
-            judged_by, command, where.home, where.coordination, Peer(node.instance)
-        )
-        if judged.keys:
-            output = json.dumps(denial(reason_for(judged.reason, judged.use, holders))) + "\n"
+        output = await asyncio.to_thread(_judged, node, command)
     return Reply({"judged": True, "output": output.encode().hex()})
 
 
