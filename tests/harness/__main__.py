@@ -2,8 +2,8 @@
 
 Rule 1: installing needs the network and runs as whoever started this; the tests need neither.
 Rule 2: the last lines name every harness, also after a failure.
-Rule 3: a test of somebody else's program that fails is run once more, alone; what then passes is named as
-    unsteady and does not fail the run.
+Rule 3: a test of somebody else's program that fails is run again, alone, up to `AGAIN_MAX` times; what then
+    passes is named as unsteady and does not fail the run.
 
 Usage: python -m tests.harness [PYTEST OPTION ...]; with options the tests alone run, with those.
 
@@ -19,7 +19,8 @@ from tests.harness import cache, report
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RUNNER = CHECKOUT / "tests" / "run.py"
-AGAIN_MAX = 6  # more failures than this are no accident of one program
+AGAIN_MAX = 2
+FAILED_MAX = 30  # more failures than this are no accident; one window that does not open fails all its pairs
 
 
 def run(asked: list[str], place: Path) -> tuple[int, list[str], list[str]]:
@@ -50,11 +51,16 @@ def main(options: list[str]) -> int:
     found = cache.install(place)
     asked = ["tests/harness", *options] if options else ["harness"]
     code, told, failed = run(asked, place)
-    if failed and len(failed) <= AGAIN_MAX:
-        print(f"\nonce more, alone: {' '.join(failed)}", flush=True)
+    unsteady: set[str] = set()
+    for _ in range(AGAIN_MAX if len(failed) <= FAILED_MAX else 0):
+        if not failed:
+            break
+        print(f"\nagain, alone: {' '.join(failed)}", flush=True)
         code, _, again = run(failed, place)
-        for test in sorted(set(failed) - set(again)):
-            print(f"unsteady, passed when run alone: {test}")
+        unsteady |= set(failed) - set(again)
+        failed = again
+    for test in sorted(unsteady):
+        print(f"unsteady, passed when run alone: {test}")
     if not told:
         told = [
             f"{report.PREFIX}{one.name}: NOT RUN: {one.reason or 'the tests did not end'}" for one in found

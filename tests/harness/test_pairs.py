@@ -31,6 +31,8 @@ WAITING = ("gemini",)
 GREETED = ("codex", "opencode")
 """What has no session, or none that can be woken, before its first prompt."""
 SECONDS_MAX = 60.0
+OPEN_SECONDS_MAX = 120.0
+"""Six programs start at once."""
 WAIT_MS = 30_000
 
 
@@ -54,10 +56,10 @@ class Crew:
         for program in programs:
             self.windows[program.name] = self._stack.enter_context(program.window())
         for program in programs:
-            self.windows[program.name].until(*program.ready)
+            self.windows[program.name].until(*program.ready, seconds=OPEN_SECONDS_MAX)
             if program.name in GREETED:
                 self.windows[program.name].type("good morning\r")
-                self.windows[program.name].until(IDLE_TEXT)
+                self.windows[program.name].until(IDLE_TEXT, seconds=OPEN_SECONDS_MAX)
         watching = Neighbour(self._shared, self._folder / "n", "watcher")
         with watching:
             for program in programs:
