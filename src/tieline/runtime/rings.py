@@ -18,7 +18,7 @@ from tieline.model.resource import Document
 if TYPE_CHECKING:
     from tieline.runtime.node import Node
 
-__all__ = ["event", "names", "of_document", "sentence", "view"]
+__all__ = ["event", "may_change_by_time", "names", "of_document", "sentence", "view"]
 
 
 def names(node: "Node") -> dict[str, str]:
@@ -57,6 +57,11 @@ def of_document(document: Document, granted_before_ms: int) -> set[Wait]:
                 Wait(waiter, awaited, "resource", document.resource, ticket.requested_ms, ticket.request_id)
             )
     return found
+
+
+def may_change_by_time(document: Document) -> bool:
+    """Return whether `of_document` may find another wait later without a change of the document."""
+    return bool(document.queue) and document.holder is None and not document.blockers
 
 
 def _name(peer_id: str, aliases: Mapping[str, str]) -> str:

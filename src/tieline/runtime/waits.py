@@ -24,7 +24,7 @@ from tieline.engine.waiting import Cycle, Graph, Wait
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Peer
 from tieline.model.receipt import State
-from tieline.model.resource import Document
+from tieline.model.resource import Document, key_digest
 from tieline.model.traits import NATIVE
 from tieline.runtime import rings
 from tieline.runtime.calls import Actor, Params, Reply
@@ -43,6 +43,8 @@ TELL_S: Final = 1.0
 GRANT_MS: Final = 3_000
 """A free resource that is not granted for so long waits for its controller."""
 FRESH_S: Final = 1.0
+OTHERS_MS: Final = 5_000
+"""Where resources name our peers, others are looked at so often: a busy one beside costs little."""
 WAIT_MS_MAX: Final = 60_000
 ANSWERS_LOOKED_AT: Final = 8
 PROBES_AT_ONCE: Final = 64
@@ -61,6 +63,8 @@ class Waits:
         self._prober = Prober()
         self._documents: tuple[Document, ...] = ()
         self._glance = Glance(f"{node.places.coordination}/peer-resources")
+        self._stamps: tuple[tuple[int, int, int] | None, ...] = ()
+        self._looked_mono_ms = 0
         self._foreign: set[str] = set()
         self._standing: dict[tuple[str, ...], Cycle] = {}
         self._telling: dict[tuple[str, ...], asyncio.TimerHandle] = {}
@@ -122,12 +126,25 @@ class Waits:
 
     async def freshen(self) -> None:
         """Look at the resources where this root does not watch them by itself."""
-        if not self._node.desk.is_passive or not self._glance.is_changed():
+        desk = self._node.desk
+        if not desk.is_passive or not self._is_look_due():
             return  # also where no resource was ever used: then nothing of them is loaded
-        found = await self._node.desk.run(lambda coordinator: coordinator.readable(coordinator.known_keys()))
-        own = self._own_ids()
-        self.take_documents(document for document in found if own & _named(document))
+        own, held = self._own_ids(), {document.resource: document for document in self._documents}
+        for document in await desk.changed():
+            held[document.resource] = document
+        self.take_documents(document for document in held.values() if own & _named(document))
         await asyncio.sleep(0)  # until they were looked at
+
+    def _is_look_due(self) -> bool:
+        """Return whether a resource that names our peers has changed, or others may name them by now."""
+        names = [f"{key_digest(document.resource)}.json" for document in self._documents]
+        stamps, now_ms = self._glance.stamps(names), self._node.now().mono_ms
+        is_own_changed = stamps != self._stamps
+        self._stamps = stamps
+        if not names or now_ms - self._looked_mono_ms >= OTHERS_MS:
+            self._looked_mono_ms = now_ms
+            return self._glance.is_changed() or is_own_changed
+        return is_own_changed
 
     def take_documents(self, documents: Iterable[Document]) -> None:
         """Take these for the resources that name our peers."""
@@ -263,7 +280,7 @@ class Waits:
             return
         due_ms = self._prober.due_ms
         delays_s = [] if due_ms is None else [max(1, due_ms - self._node.now().mono_ms) / 1_000]
-        if self._asks or any(document.queue for document in self._documents):
+        if self._asks or any(rings.may_change_by_time(document) for document in self._documents):
             delays_s.append(FRESH_S)  # other wires, and time itself, say nothing when they change a wait
         if delays_s:
             self._timer = asyncio.get_running_loop().call_later(min(delays_s), self._ring)

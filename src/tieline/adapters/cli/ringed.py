@@ -19,7 +19,8 @@ __all__ = ["RingWatch", "told"]
 
 QUIET_S = 0.3
 """A wait that is over before that is told nothing."""
-WAIT_MS = 2_000
+WAIT_MS = 10_000
+"""What is asked ends at once when something changes: asking anew costs the waiting root its directory."""
 SLACK_S = 5.0
 
 

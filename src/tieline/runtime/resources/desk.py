@@ -138,6 +138,14 @@ class Desk:
 
     # ------------------------------------------------------------ looking
 
+    async def changed(self) -> list[Document]:
+        """Return the documents that were put there since the last call; for roots that do not look.
+
+        Raises:
+            Refused, RecoveryRequired: as `Coordinator.known_keys`.
+        """
+        return await self.run(self._changed)
+
     def beat(self) -> None:
         """Look at the resources where their directory has changed; costs one call of the system."""
         if not (self._is_closed or self.is_passive) and self._glance.is_changed():
