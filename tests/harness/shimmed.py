@@ -19,6 +19,7 @@ __all__ = [
     "Other",
     "attached",
     "await_peer",
+    "await_run",
     "await_state",
     "own_peers",
     "shimmed",
@@ -37,7 +38,7 @@ FOLDERS = {
 class Other:
     """Equal to every value but one, for `await_peer`."""
 
-    def __init__(self, value: str) -> None:
+    def __init__(self, value: str | None) -> None:
         self._value = value
 
     def __eq__(self, other: object) -> bool:
@@ -89,6 +90,11 @@ def await_peer(neighbour: Neighbour, work: Path, **members: Any) -> dict[str, An
                 return peer
         time.sleep(LOOK_SECONDS)
     raise AssertionError(f"no such peer: {neighbour.peers()}")
+
+
+def await_run(neighbour: Neighbour, work: Path) -> dict[str, Any]:
+    """Return the entry of a run of the session that works in `work`, once the neighbour sees it."""
+    return await_peer(neighbour, work, runId=Other(None))
 
 
 def own_peers(neighbour: Neighbour) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from tests.harness.model import Call, Conversation, ModelServer, Say
 from tests.harness.neighbour import Neighbour, document
 from tests.harness.programs import Program
+from tests.harness.shimmed import await_run
 from tieline.adapters.harness.facts import CLAUDE_HOOKS, HOST_TOOL, SERVER, tool_input
 
 ALIAS = "coder"
@@ -189,7 +190,7 @@ def test_subagent_has_an_address_and_gets_its_mail_at_its_own_boundary(
         await_peer(neighbour)
         window.type("Please MAIN-AGENT\r")
         model.wait(lambda seen: seen.last_user_with("SUB-AGENT") >= 0 and bool(seen.results()), 15)
-        (run,) = [peer for peer in neighbour.peers() if peer.get("runId")]
+        run = await_run(neighbour, program.place.work)
         sent = neighbour.send(run["peerId"], "For the subagent. U-6006")
         held.set()
         request = model.wait(lambda seen: seen.count("U-6006") > 0)

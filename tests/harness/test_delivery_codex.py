@@ -19,6 +19,7 @@ import pytest
 from tests.harness.model import Call, Conversation, ModelServer, Request, Say
 from tests.harness.neighbour import Neighbour, document
 from tests.harness.programs import Program
+from tests.harness.shimmed import await_run
 from tests.harness.terminal import Terminal
 
 SECONDS_MAX = 30.0
@@ -239,8 +240,8 @@ def test_subagent_is_a_run_of_its_session_with_mail_of_its_own(
         request = model.wait(begun_by("SUB-AGENT"), SECONDS_MAX)
         sent_at.set()
         own = document(request.seen.results()[-1])["self"]
+        child = await_run(neighbour, program.place.work)
         listed = [peer for peer in neighbour.peers() if peer["project"] == PROJECT]
-        (child,) = [peer for peer in listed if peer.get("runId")]
         assert len(listed) == 2, "the session, and its subagent"
         assert own["peerId"] == child["peerId"]
         assert {peer["instanceId"] for peer in listed} == {own["instanceId"]}
