@@ -11,6 +11,7 @@ Source: ECMA-48; the controls that xterm documents; reference/harnesses.md 0, "i
 """
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -22,10 +23,16 @@ import termios
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-__all__ = ["Terminal", "plain"]
+import pyte
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+__all__ = ["Terminal", "picture", "plain"]
 
 ROWS, COLUMNS = 50, 160
 READ_BYTES = 65_536
@@ -59,12 +66,41 @@ def plain(data: bytes) -> str:
     return "".join(_CONTROL.sub(b"", data).decode(errors="replace").split())
 
 
+def picture(data: bytes, rows: int, columns: int, title: str) -> str:
+    """Return the screen of that size that `data` drew, as SVG text that asks no other place for a font."""
+    screen = pyte.Screen(columns, rows)
+    pyte.ByteStream(screen).feed(data)
+    console = Console(record=True, width=columns, height=rows, file=io.StringIO(), color_system="truecolor")
+    for number in range(rows):
+        line = Text(end="\n")
+        cells = [screen.buffer[number][column] for column in range(columns)]
+        for style, alike in groupby(cells, _style):
+            line.append("".join(cell.data for cell in alike), style)
+        console.print(line, no_wrap=True, crop=True)
+    text = console.export_svg(title=title, unique_id="desk")
+    text = re.sub(r"@font-face \{.*?\}|<!--.*?-->", "", text, flags=re.DOTALL)
+    return text.replace("Fira Code", "ui-monospace")
+
+
+def _style(cell: Any) -> Style:
+    colours = [f"#{one}" if re.fullmatch("[0-9a-f]{6}", one) else one for one in (cell.fg, cell.bg)]
+    return Style(color=colours[0], bgcolor=colours[1], bold=cell.bold, reverse=cell.reverse)
+
+
 class Terminal:
     """One program in its terminal; use it by `with`."""
 
-    def __init__(self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        rows: int = ROWS,
+        columns: int = COLUMNS,
+    ) -> None:
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _BECOME, *command],

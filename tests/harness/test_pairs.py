@@ -3,6 +3,7 @@
 Source: requirement "a question asked in one is answered by the other"; docs/delivery.md.
 """
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -21,7 +22,7 @@ from tests.harness.model.script import IDLE_TEXT
 from tests.harness.neighbour import Neighbour, document
 from tests.harness.programs import PROGRAMS, Place, Program
 from tests.harness.shimmed import await_peer
-from tests.harness.terminal import Terminal
+from tests.harness.terminal import Terminal, picture
 from tests.harness.test_mcp_alone import MESSAGE_ID
 
 NAMES = ("claude-code", "codex", "pi", "omp", "opencode", "gemini")
@@ -34,19 +35,20 @@ SECONDS_MAX = 60.0
 OPEN_SECONDS_MAX = 120.0
 """Six programs start at once."""
 WAIT_MS = 30_000
+DESK_SIZE = 22, 100
 
 
 class Crew:
     """One window of every harness that is installed, and the model of all."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._folder, self._stack = folder, stack
+        self.folder, self._stack = folder, stack
         self.model = stack.enter_context(ModelServer())
         self.windows: dict[str, Terminal] = {}
         self.peers: dict[str, str] = {}
-        self._shared = folder / "t"
-        self._shared.mkdir(mode=0o700)
-        (self._shared / "config.toml").write_text(
+        self.shared = folder / "t"
+        self.shared.mkdir(mode=0o700)
+        (self.shared / "config.toml").write_text(
             '[communication]\nscope = "machine"\nidle_behavior = "auto"\n'
         )
 
@@ -60,19 +62,19 @@ class Crew:
             if program.name in GREETED:
                 self.windows[program.name].type("good morning\r")
                 self.windows[program.name].until(IDLE_TEXT, seconds=OPEN_SECONDS_MAX)
-        watching = Neighbour(self._shared, self._folder / "n", "watcher")
+        watching = Neighbour(self.shared, self.folder / "n", "watcher")
         with watching:
             for program in programs:
                 found = await_peer(watching, program.place.work, activity="idle")
                 self.peers[program.name] = found["peerId"]
 
     def _set_up(self, name: str) -> Program:
-        place = Place(self._folder / f"{name}-home", self._folder / name, self._shared, self.model.url)
+        place = Place(self.folder / f"{name}-home", self.folder / name, self.shared, self.model.url)
         program = PROGRAMS[name](FOUND[name].command, place)
         program.configure(None)
         tieline = shutil.which("tieline")
         assert tieline is not None
-        environment = {**program.environment(), "TIELINE_HOME": str(self._shared)}
+        environment = {**program.environment(), "TIELINE_HOME": str(self.shared)}
         environment["PATH"] = f"{Path(FOUND[name].command[0]).parent}:{environment['PATH']}"
         words = [word for extra in EXTRAS.get(name, []) for word in ("--with", extra)]
         done = subprocess.run(
@@ -84,7 +86,7 @@ class Crew:
         )
         assert done.returncode == 0, done.stderr
         # As in the shell of a person who keeps Tieline's files elsewhere.
-        program.more = {"TIELINE_HOME": str(self._shared)}
+        program.more = {"TIELINE_HOME": str(self.shared)}
         return program
 
 
@@ -152,3 +154,42 @@ def test_question_asked_in_one_window_is_answered_by_the_other(
     crew.windows[harness_asker].until(f"Asked {number}.", seconds=SECONDS_MAX)
     crew.windows[harness_answerer].until(f"Told {number}.", seconds=SECONDS_MAX)
     time.sleep(1)
+
+
+@pytest.mark.parametrize("harness_asker", ["claude-code"])
+def test_desk_shows_every_window_and_what_one_of_them_asks_the_person(harness_asker: str, crew: Crew) -> None:
+    """Each by the name of its harness; the question comes, and the answer is in its next model request.
+
+    docs/desk.svg is what the desk showed here: DESK_PICTURE names the file to write.
+    """
+    tieline = shutil.which("tieline")
+    assert tieline is not None
+    work = crew.folder / "shop"
+    work.mkdir()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(work), "TIELINE_HOME": str(crew.shared)}
+    model = crew.model
+    model.script(
+        "ASK-PERSON.",
+        Call(
+            "send_peer_message",
+            {"to": ":ada", "content": "May I drop the old table? Q-P.", "scope": "machine"},
+        ),
+        Say("Asked the person."),
+    )
+    model.script("A-P.", Say("Dropped."))
+    command = [tieline, "desk", "--alias", "ada", "--scope", "machine"]
+    rows, columns = DESK_SIZE
+    with Terminal(command, folder=work, environment=environment, rows=rows, columns=columns) as desk:
+        for name in crew.peers:
+            desk.until(name, seconds=SECONDS_MAX)
+        crew.windows[harness_asker].type("Please ASK-PERSON.\r")
+        desk.until("Message from", seconds=SECONDS_MAX)
+        if "DESK_PICTURE" in os.environ:
+            Path(os.environ["DESK_PICTURE"]).write_text(picture(desk.drawn(), *DESK_SIZE, "tieline desk"))
+        desk.type("2")
+        desk.until("May I drop the old table?", seconds=SECONDS_MAX)
+        desk.type("r")
+        desk.type("Yes, it is archived. A-P.\r")
+        request = model.wait(lambda seen: seen.count("A-P.") > 0, SECONDS_MAX)
+        assert request.seen.count("Q-P.") > 0, "the window that asked"
+        desk.until("replied", "consumed", "read", seconds=SECONDS_MAX)
