@@ -154,7 +154,7 @@ def test_turn_end_brings_queued_mail_and_the_last_answer_is_kept(
         request = model.wait(lambda seen: seen.count("Q-4004") > 0)
         assert request.seen.count("First part done.", "assistant") == 1
         await_state(neighbour, sent["messageId"], "consumed")
-        await_peer(neighbour, activity="idle")
+        await_peer(neighbour, activity="idle", model=request.model)
         assert neighbour.last(ALIAS)["text"] == "First part done."
 
 

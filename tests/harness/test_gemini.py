@@ -14,6 +14,7 @@ import pytest
 from tests.harness.model import Call, ModelServer, Say
 from tests.harness.neighbour import Neighbour
 from tests.harness.programs import Program
+from tests.harness.shimmed import await_peer
 from tieline.adapters import harness
 
 SECONDS_MAX = 40.0
@@ -118,6 +119,7 @@ def test_idle_window_gets_mail_with_its_next_prompt(
         while "Both were read." not in str(neighbour.last(peer)):
             assert time.monotonic() < give_up, neighbour.last(peer)
             time.sleep(0.2)
+        await_peer(neighbour, program.place.work, activity="idle", model="gemini-2.5-flash")
 
 
 def test_idle_window_is_woken_by_a_waiter_that_its_model_started(

@@ -97,11 +97,11 @@ TOOL_HOOK_SECONDS_MAX: Final = 10
 COMMAND_HOOK_MS_MAX: Final = 10_000
 
 CLAUDE_HOOKS: Final = (
-    ToolHook("UserPromptSubmit", {"prompt": "prompt"}),
+    ToolHook("UserPromptSubmit", {"prompt": "prompt", "transcript": "transcript_path"}),
     # Which subagent called a tool of ours: the call's own `_meta` has the same id.
     ToolHook("PreToolUse", {"tool": "tool_name", "call": "tool_use_id"}, "mcp__tieline__.*"),
     ToolHook("PostToolUse", {"tool": "tool_name", "call": "tool_use_id"}),
-    ToolHook("Stop", {"answer": "last_assistant_message"}),
+    ToolHook("Stop", {"answer": "last_assistant_message", "transcript": "transcript_path"}),
     ToolHook("StopFailure", {}),
     ToolHook("SubagentStart", {"type": "agent_type"}),
     ToolHook("SubagentStop", {"type": "agent_type", "answer": "last_assistant_message"}),

@@ -42,6 +42,7 @@ _MEMBERS: Final = {
     "tool_use_id": "call",
     "agent_type": "type",
     "model": "model",
+    "transcript_path": "transcript",
     "last_assistant_message": "answer",
     "prompt_response": "answer",
 }

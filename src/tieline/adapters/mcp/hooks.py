@@ -11,10 +11,12 @@ Rule 5: a member that is not there comes as "", as its own placeholder, or not a
 Source: reference/harnesses.md 4, 5; DESIGN.md 3; docs/delivery.md.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
+from tieline.adapters.mcp.transcript import last_model
 from tieline.adapters.stdio.calls import Operations
 from tieline.errors import Refused
 
@@ -142,7 +144,7 @@ class Hooks:
         if not is_ours and not text.lstrip().startswith(MACHINE_MADE):
             self._continued_count = 0
             await ask("host.user_prompt")
-        await self._state(ask, is_busy=True, model=hook.members.get("model", ""))
+        await self._state(ask, is_busy=True, model=await _model(hook))
         return await self._mail(ask, hook, "tool" if is_ours else "prompt")
 
     async def _stop(self, ask: Ask, hook: HookCall) -> Reply:
@@ -153,7 +155,7 @@ class Hooks:
                 self._continued_count += 1
                 return reply
         self._continued_count = 0
-        await self._state(ask, is_busy=False)
+        await self._state(ask, is_busy=False, model=await _model(hook))
         return Reply({})
 
     async def _subagent_stop(self, ask: Ask, hook: HookCall) -> Reply:
@@ -242,6 +244,13 @@ class HookOperations:
     async def unflushed(self, token: str) -> int:
         """The answer was lost: its mail waits for the next boundary."""
         return await self._operations.unflushed(token)
+
+
+async def _model(hook: HookCall) -> str:
+    """Return the session's model, as the hook or the record that it names tells; "" where neither does."""
+    told = hook.members.get("model", "")
+    record = hook.members.get("transcript", "")
+    return told or (await asyncio.to_thread(last_model, record) if record else "")
 
 
 def _says(value: str) -> bool:

@@ -1,6 +1,7 @@
 """What hooks tell and are answered: host operations in order, mail in the harness's own form, evidence."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,6 +215,20 @@ def test_session_events_say_idle_and_which_model(event: str) -> None:
     bench = Bench()
     assert bench.tell(event, model="m-1") == {}
     assert bench.asked("host.state") == [{"busy": False, "model": "m-1"}]
+
+
+@pytest.mark.parametrize(("event", "is_busy"), [("UserPromptSubmit", True), ("Stop", False)])
+def test_model_is_told_from_the_record_where_the_hook_names_only_that(
+    event: str, is_busy: bool, private_home: Path
+) -> None:
+    """Claude Code and Gemini CLI name the file; what is not there changes nothing."""
+    bench = Bench()
+    record = private_home / "record.jsonl"
+    record.write_text('{"type": "gemini", "model": "m-2"}\n')
+    bench.tell(event, transcript=str(record))
+    assert bench.asked("host.state") == [{"busy": is_busy, "model": "m-2"}]
+    bench.tell(event, transcript=str(private_home / "none"))
+    assert len(bench.asked("host.state")) == 1
 
 
 def test_prompt_of_a_subagent_is_no_persons_and_leaves_the_session_as_it_is() -> None:
