@@ -83,6 +83,12 @@ class Agent:
         """Tell it that its client has left."""
         self._input.close()
 
+    def close_output(self) -> None:
+        """Let it find that nobody reads it any more."""
+        pipe = self._transport.get_pipe_transport(1)
+        if pipe is not None:
+            pipe.close()
+
     async def wait(self) -> int:
         """Return its exit code; of one that a signal ended, as in sh."""
         await self._ended.wait()

@@ -6,10 +6,13 @@ Rule 2: mail counts as read when the agent shows that it works on our prompt, or
 refused the prompt, the mail waits again.
 Rule 3: after a turn that the client cancelled nothing begins by itself until the client prompts.
 Rule 4: an event never precedes the answer that made the session.
+Rule 5: the root is told what holds when it is told, and after every change once more: two that tell at
+one time cannot leave it with what held before.
 
 Source: reference/harnesses.md 9, 11; reference/native.md 1M, 4.3; DESIGN.md 3.
 """
 
+import asyncio
 import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -39,13 +42,16 @@ class Session:
         self.is_announced = False
         self._to_agent, self._to_client, self._start = to_agent, to_client, start
         self._prompts: set[str] = set()
+        self._permissions: set[str] = set()
         self._held: list[tuple[object, bytes]] = []
         self._own = ""
         self._token: str | None = None
         self._text: list[str] = []
+        self._text_room = ANSWER_CHARACTERS_MAX
         self._answer_count = 0
         self._is_cancelled = False
-        self._is_asking = False
+        self._is_asking = self._is_asked_again = False
+        self._telling = asyncio.Lock()
         self.takes_events = False
         self._unsubscribe = root.operations.subscribe(self._told)
 
@@ -54,15 +60,39 @@ class Session:
         """Whether a prompt is in flight."""
         return bool(self._prompts or self._own)
 
-    async def announce(self, session: str) -> None:
+    @property
+    def _may_begin(self) -> bool:
+        """Whether a prompt of ours may begin."""
+        return self.id != "" and not self.is_busy and not self._is_cancelled
+
+    async def announce(self) -> None:
         """The client has the answer that made it: let others find it."""
-        self.id = session
         self.is_announced = True
-        await self.root.publish(session=session)
+        await self.root.publish(session=self.id)
+
+    def serve(self, root: Root) -> None:
+        """Be the session of this root from now on."""
+        self._unsubscribe()
+        self.root = root
+        self._unsubscribe = root.operations.subscribe(self._told)
+
+    def adopt(self, made_again: "Session") -> None:
+        """Serve on behind the root of the same session made a second time, and leave it this one's.
+
+        What the agent works on goes on. What the former root showed and nobody took stays with that root.
+        """
+        former = self.root
+        self.serve(made_again.root)
+        made_again.serve(former)
+        self.takes_events, self.is_announced, self._token = made_again.takes_events, False, None
+        self._start(self._tell())
 
     async def close(self) -> None:
-        """End its root."""
+        """End its root; what the agent was not given yet is answered."""
         self._unsubscribe()
+        held, self._held = self._held, []
+        for request_id, _data in held:
+            await self._to_client(frames.cancelled(request_id))
         await self.root.close()
 
     # --- what the client says -----------------------------------------------------------------
@@ -71,13 +101,8 @@ class Session:
         """The client prompts: at once, or when our own prompt has ended."""
         if self._own:
             self._held.append((request_id, data))
-            return
-        self._prompts.add(frames.key(request_id))
-        self._is_cancelled = False
-        self._text.clear()
-        # The agent has it first: a root that is slow or gone holds nobody up.
-        await self._to_agent(data)
-        self._start(self._began())
+        else:
+            await self._hand_on([(request_id, data)])
 
     async def cancel(self, data: bytes) -> None:
         """The client cancels: what it prompted and the agent has not, is answered here."""
@@ -86,14 +111,43 @@ class Session:
         await self._to_agent(data)
         for request_id, _data in held:
             await self._to_client(frames.cancelled(request_id))
+        if not self.is_busy:
+            self._start(self._tell())
+
+    async def withdraw(self, request_id: object) -> bool:
+        """The client wants one request no more; return whether it was a prompt that waited here."""
+        kept = [one for one in self._held if frames.key(one[0]) != frames.key(request_id)]
+        if len(kept) == len(self._held):
+            return False
+        self._held = kept
+        await self._to_client(frames.cancelled(request_id))
+        return True
+
+    async def permitted(self, request_id: object) -> None:
+        """The client has answered a question of the agent's."""
+        self._permissions.discard(frames.key(request_id))
+        await self._tell()
+
+    async def _hand_on(self, prompts: list[tuple[object, bytes]]) -> None:
+        """Give the agent prompts of the client, before anything that waits: a slow root holds nobody up."""
+        self._prompts.update(frames.key(request_id) for request_id, _data in prompts)
+        self._is_cancelled = False
+        self._forget_text()
+        await self._to_agent(b"".join(data for _id, data in prompts))
+        self._start(self._began())
 
     async def _began(self) -> None:
-        await self._ask("host.user_prompt")
-        await self.state(busy=True)
+        async with self._telling:
+            await self._ask("host.user_prompt")
+        await self._tell()
 
-    async def state(self, **members: Any) -> None:
-        """Tell the root."""
-        await self._ask("host.state", **members)
+    async def _tell(self) -> None:
+        """Tell the root whether it is busy, and whether something keeps it from being woken."""
+        pause = "cancelled" if self._is_cancelled and not self.is_busy else None
+        if self._permissions and self.is_busy:
+            pause = "permission"
+        told = {"resumed": True} if pause is None else {"paused": pause}
+        await self._ask("host.state", busy=self.is_busy, **told)
 
     # --- what the agent says ------------------------------------------------------------------
 
@@ -105,73 +159,89 @@ class Session:
         """Return whether this answers a prompt of the client."""
         return frames.key(request_id) in self._prompts
 
-    async def updated(self, update: dict[str, Any]) -> None:
-        """The agent works on the prompt in flight."""
-        if self._own:
-            await self._settle("host.taken")
-        text = frames.text_of(update)
-        if text and sum(map(len, self._text)) < ANSWER_CHARACTERS_MAX:
+    async def asks(self, request_id: object) -> None:
+        """The agent asks the client for a permission."""
+        self._permissions.add(frames.key(request_id))
+        await self._tell()
+
+    def updated(self, update: dict[str, Any]) -> None:
+        """The agent tells of its work."""
+        if self._own and frames.is_work(update):
+            self._start(self._settle("host.taken", self._taken_token()))
+        text = frames.text_of(update)[: self._text_room]
+        if text:
             self._text.append(text)
+            self._text_room -= len(text)
 
     async def answered(self, frame: dict[str, Any]) -> None:
         """A prompt has ended: keep its answer, then the client's next, or mail, or be idle."""
-        result = frame.get("result")
-        if self.owns(frame.get("id")):
-            self._own = ""
-            await self._settle("host.taken" if isinstance(result, dict) else "host.refused")
+        is_own, is_taken = self.owns(frame.get("id")), isinstance(frame.get("result"), dict)
+        reason, text = frames.end_of(frame), "".join(self._text)
+        token, held = None, self._held
+        if is_own:
+            self._own, self._held, token = "", [], self._taken_token()
         self._prompts.discard(frames.key(frame.get("id")))
-        text, reason = "".join(self._text), frames.object_of(frame, "result").get("stopReason")
-        self._text.clear()
-        if text and reason == "end_turn":
-            self._answer_count += 1
-            await self._ask("host.answer", entry=f"turn-{self._answer_count}", text=text)
-        held, self._held = self._held, []
-        for request_id, data in held:
-            await self.prompted(request_id, data)
-        if self.is_busy:
-            return
-        if self._is_cancelled or reason == "cancelled":
-            await self.state(busy=False, paused="cancelled")
-        elif not (isinstance(result, dict) and await self._mailed()) and not self.is_busy:
-            await self.state(busy=False)
+        self._forget_text()
+        if not self.is_busy:
+            self._permissions.clear()
+            self._is_cancelled |= reason == "cancelled"
+        if is_own and held:
+            await self._hand_on(held)
+        # What is told of a prompt that was handed on here comes behind what is told of this one.
+        async with self._telling:
+            await self._settle("host.taken" if is_taken else "host.refused", token)
+            if text and reason == "end_turn":
+                self._answer_count += 1
+                await self._ask("host.answer", entry=f"turn-{self._answer_count}", text=text)
+        # Idle first: mail that comes while we ask for mail wakes.
+        await self._tell()
+        if is_taken or not is_own:  # what it refused is not tried again at once
+            await self._mailed()
+
+    def _forget_text(self) -> None:
+        self._text, self._text_room = [], ANSWER_CHARACTERS_MAX
 
     # --- mail ---------------------------------------------------------------------------------
 
     def _told(self, kind: str, params: dict[str, Any]) -> None:
         if kind == "wake":
-            self._start(self._woken())
+            self._start(self._mailed())
         elif self.takes_events and self.is_announced:
             told = params.get("event", params)
             self._start(self._to_client(frames.event(kind, self.id, told)))
 
-    async def _woken(self) -> None:
-        # What came to a busy agent is looked at when its turn ends.
-        if not self.is_busy and not self._is_cancelled:
-            await self._mailed()
-
-    async def _mailed(self) -> bool:
-        """Begin a turn with the mail that waits; return whether one began."""
-        if self._is_asking or not self.id:
-            return False
-        self._is_asking = True
+    async def _mailed(self) -> None:
+        """Begin a turn with the mail that waits; a busy agent gets it when its turn ends."""
+        self._is_asked_again = True
+        if self._is_asking:
+            return
+        self._is_asking, root = True, self.root
+        mail: dict[str, Any] = {}
         try:
-            mail = await self._ask("host.boundary", kind="turn_end", evidenceMs=EVIDENCE_MS)
+            # Mail that comes while the root looks may come too late for that look.
+            while self._may_begin and self._is_asked_again and not mail.get("text"):
+                self._is_asked_again = False
+                mail = await self._ask("host.boundary", kind="turn_end", evidenceMs=EVIDENCE_MS)
         finally:
             self._is_asking = False
         if not mail.get("text"):
-            return False
-        self._token = mail.get("token")
-        if self.is_busy or self._is_cancelled:  # the client was faster: its turn's end asks again
-            await self._settle("host.refused")
-            return False
-        self._own = f"tieline-{next(self._own_numbers)}"
-        self._text.clear()
+            return
+        if root is not self.root:
+            self._start(self._mailed())
+            return
+        if not self._may_begin:  # the client was faster: its turn's end asks again
+            await self._settle("host.refused", mail.get("token"))
+            return
+        self._own, self._token = frames.own_id(next(self._own_numbers)), mail.get("token")
+        self._forget_text()
         await self._to_agent(frames.prompt(self._own, self.id, mail["text"]))
-        await self.state(busy=True)
-        return True
+        await self._tell()
 
-    async def _settle(self, method: str) -> None:
+    def _taken_token(self) -> str | None:
         token, self._token = self._token, None
+        return token
+
+    async def _settle(self, method: str, token: str | None) -> None:
         if token is not None:
             await self._ask(method, token=token)
 
@@ -185,14 +255,16 @@ class Session:
         found: dict[str, Any] = reply.result
         return found
 
-    async def events_after(self, request_id: object, after: str) -> bytes:
-        """Return the answer to a client that asks which events it missed."""
+    async def events_after(self, request_id: object, after: str) -> None:
+        """Answer a client that asks which events it missed."""
         try:
             operations = self.root.operations
             asked = {"after": after, "consume": False}
             reply = await operations.call(operations.root_actor, "peer_messages", asked)
         except Refused as error:
             told = {"code": -32602, "message": str(error), "data": {"code": error.code}}
-            return frames.line({"jsonrpc": "2.0", "id": request_id, "error": told})
+            await self._to_client(frames.line({"jsonrpc": "2.0", "id": request_id, "error": told}))
+            return
         result = {name: reply.result.get(name) for name in ("events", "cursor", "gap")}
-        return frames.line({"jsonrpc": "2.0", "id": request_id, "result": {"version": 1, **result}})
+        told = {"jsonrpc": "2.0", "id": request_id, "result": {"version": 1, **result}}
+        await self._to_client(frames.line(told))

@@ -26,13 +26,13 @@ class Ends:
         self._work: list[asyncio.Task[None]] = []
         for method in ("host.state", "host.answer", "host.user_prompt", "host.taken", "host.refused"):
             self.root.operations.answers[method] = self._nothing
-        self.root.operations.answers["host.boundary"] = self._boundary
+        self.root.operations.answers["host.boundary"] = self.boundary
         self.session = Session(self.root, self._to_agent, self._to_client, self._start)
 
     async def _nothing(self, _params: object) -> FakeReply:
         return FakeReply({})
 
-    async def _boundary(self, _params: object) -> FakeReply:
+    async def boundary(self, _params: object) -> FakeReply:
         text = self.mail.pop() if self.mail else ""
         return FakeReply({"text": text, "token": "t" if text else None})
 
@@ -48,7 +48,7 @@ class Ends:
     async def rest(self) -> None:
         """Let all that was begun end."""
         while self._work:
-            await self._work.pop()
+            await self._work.pop(0)
 
     def asked(self, method: str) -> list[Any]:
         """Return what the root was asked under this name."""
@@ -62,7 +62,8 @@ class Ends:
 
 async def begun() -> Ends:
     ends = Ends()
-    await ends.session.announce("s")
+    ends.session.id = "s"
+    await ends.session.announce()
     return ends
 
 
@@ -79,12 +80,16 @@ async def test_idle_session_is_woken_and_its_mail_is_read_with_the_first_update(
     assert own["params"] == {"sessionId": "s", "prompt": [{"type": "text", "text": "mail"}]}
     assert ends.session.owns(own["id"])
     assert ends.asked("host.taken") == []
-    await ends.session.updated(UPDATE)
+    ends.session.updated({"sessionUpdate": "usage_update"})
+    await ends.rest()
+    assert ends.asked("host.taken") == []
+    ends.session.updated(UPDATE)
+    await ends.rest()
     assert ends.asked("host.taken") == [{"token": "t"}]
     await ends.session.answered({"id": own["id"], "result": {"stopReason": "end_turn"}})
     assert ends.asked("host.taken") == [{"token": "t"}]
     assert ends.asked("host.answer") == [{"entry": "turn-1", "text": "done"}]
-    assert ends.asked("host.state")[-1] == {"busy": False}
+    assert ends.asked("host.state")[-1] == {"busy": False, "resumed": True}
 
 
 async def test_busy_session_gets_its_mail_when_the_turn_ends() -> None:
@@ -146,7 +151,8 @@ async def test_events_come_after_the_sessions_answer_alone() -> None:
     callback("peer_update", {"event": {"type": "message"}})
     await ends.rest()
     assert ends.client == []
-    await ends.session.announce("s")
+    ends.session.id = "s"
+    await ends.session.announce()
     callback("resource_update", {"event": {"type": "resource"}})
     await ends.rest()
     (told,) = ends.client
@@ -157,5 +163,109 @@ async def test_events_come_after_the_sessions_answer_alone() -> None:
 async def test_missed_events_that_cannot_be_told_are_an_error() -> None:
     """The root's refusal is the answer."""
     ends = await begun()
-    told = json.loads(await ends.session.events_after(4, "x"))
+    await ends.session.events_after(4, "x")
+    (told,) = ends.client
     assert (told["id"], told["error"]["data"]["code"]) == (4, "METHOD_NOT_FOUND")
+
+
+async def test_prompt_that_waits_and_is_withdrawn_never_begins() -> None:
+    """The agent has never heard of that request, so it is answered here; of others the agent is told."""
+    ends = await begun()
+    ends.wake()
+    await ends.rest()
+    await ends.session.prompted(2, prompt(2))
+    assert not await ends.session.withdraw(3)
+    assert await ends.session.withdraw(2)
+    assert ends.client == [{"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "cancelled"}}]
+    await ends.session.answered({"id": ends.agent[0]["id"], "result": {"stopReason": "end_turn"}})
+    assert len(ends.agent) == 1
+
+
+async def test_prompt_that_waits_is_answered_when_its_session_is_closed() -> None:
+    """Who asked is not left without an answer."""
+    ends = await begun()
+    ends.wake()
+    await ends.rest()
+    await ends.session.prompted(2, prompt(2))
+    await ends.session.close()
+    assert [one["id"] for one in ends.client] == [2]
+    assert ends.root.is_closed
+
+
+async def test_mail_comes_also_behind_a_prompt_that_failed() -> None:
+    """That the client's own failed says nothing of ours."""
+    ends = await begun()
+    await ends.session.prompted(1, prompt(1))
+    await ends.session.answered({"id": 1, "error": {"code": -1, "message": "too many"}})
+    assert [one["params"]["prompt"][0]["text"] for one in ends.agent[1:]] == ["mail"]
+
+
+async def test_session_made_a_second_time_knows_what_is_in_flight() -> None:
+    """Else the agent would be prompted while it works. Its root is the new one, and the former ends."""
+    ends, again = await begun(), await begun()
+    former = ends.root
+    await ends.session.prompted(1, prompt(1))
+    await ends.rest()
+    ends.session.adopt(again.session)
+    await again.session.close()
+    assert former.is_closed
+    again.wake()
+    await ends.rest()
+    assert len(ends.agent) == 1
+    assert again.asked("host.state")[-1]["busy"] is True
+    await ends.session.answered({"id": 1, "result": {"stopReason": "end_turn"}})
+    assert [one["params"]["prompt"][0]["text"] for one in ends.agent[1:]] == ["mail"]
+    assert again.asked("host.state")[-1]["busy"] is True
+    assert not former.operations.callbacks
+
+
+async def test_question_of_the_agent_pauses_until_every_one_is_answered() -> None:
+    """Two tools may ask at one time; a turn that ended asks nothing."""
+    ends = await begun()
+    ends.mail = []
+    await ends.session.prompted(1, prompt(1))
+    for number in (7, 8):
+        await ends.session.asks(number)
+    await ends.session.permitted(7)
+    assert ends.asked("host.state")[-1] == {"busy": True, "paused": "permission"}
+    await ends.session.answered({"id": 1, "result": {"stopReason": "end_turn"}})
+    assert ends.asked("host.state")[-1] == {"busy": False, "resumed": True}
+
+
+async def test_cancel_of_an_idle_agent_rests_it_until_its_next_prompt() -> None:
+    """The turn had just ended: a person who stops it wants no other one to begin."""
+    ends = await begun()
+    await ends.session.cancel(b'{"method":"session/cancel"}\n')
+    ends.wake()
+    await ends.rest()
+    assert ends.asked("host.state")[-1] == {"busy": False, "paused": "cancelled"}
+    assert len(ends.agent) == 1
+
+
+async def test_mail_that_comes_while_the_root_looks_is_looked_for_again() -> None:
+    """Its wake is the only one that the root tells."""
+    ends = await begun()
+    ends.mail = ["late", ""]
+
+    async def slow(params: object) -> FakeReply:
+        if len(ends.asked("host.boundary")) == 1:
+            ends.wake()
+            await asyncio.sleep(0)
+        return await ends.boundary(params)
+
+    ends.root.operations.answers["host.boundary"] = slow
+    ends.wake()
+    await ends.rest()
+    assert [one["params"]["prompt"][0]["text"] for one in ends.agent] == ["late"]
+
+
+async def test_long_answer_is_kept_up_to_its_bound() -> None:
+    """However small the pieces are in which it comes."""
+    ends = await begun()
+    ends.mail = []
+    await ends.session.prompted(1, prompt(1))
+    content = {"type": "text", "text": "x" * 400_000}
+    for _ in range(3):
+        ends.session.updated({"sessionUpdate": "agent_message_chunk", "content": content})
+    await ends.session.answered({"id": 1, "result": {"stopReason": "end_turn"}})
+    assert [len(one["text"]) for one in ends.asked("host.answer")] == [1_048_576]
