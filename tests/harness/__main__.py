@@ -5,7 +5,8 @@ Rule 2: the last lines name every harness, also after a failure.
 Rule 3: a test of somebody else's program that fails is run again, alone, up to `AGAIN_MAX` times; what then
     passes is named as unsteady and does not fail the run.
 
-Usage: python -m tests.harness [PYTEST OPTION ...]; with options the tests alone run, with those.
+Usage: python -m tests.harness [PATH ...] [PYTEST OPTION ...]; a path below tests/harness takes the place of all
+tests, with options alone all of them run with those.
 
 Source: requirement "make test-harness"; reference/harnesses.md 1.
 """
@@ -17,6 +18,8 @@ from pathlib import Path
 
 from tests.harness import cache, report
 
+SUITE = "tests/harness"
+TAKES_A_PATH = ("--deselect", "--ignore", "--ignore-glob")
 CHECKOUT = Path(__file__).resolve().parents[2]
 RUNNER = CHECKOUT / "tests" / "run.py"
 AGAIN_MAX = 2
@@ -45,12 +48,23 @@ def run(asked: list[str], place: Path) -> tuple[int, list[str], list[str]]:
     return process.wait(), told, failed
 
 
+def words(options: list[str]) -> list[str]:
+    """Return what `tests/run.py` is asked for: the suite, or the paths that are named, and pytest's options."""
+    if not options:
+        return ["harness"]
+    named = [
+        one
+        for before, one in zip(["", *options], options, strict=False)
+        if os.path.normpath(one).startswith(SUITE) and before not in TAKES_A_PATH
+    ]
+    return options if named else [SUITE, *options]
+
+
 def main(options: list[str]) -> int:
     """Return the exit code: 0 where every test that could run is green."""
     place = cache.folder()
     found = cache.install(place)
-    asked = ["tests/harness", *options] if options else ["harness"]
-    code, told, failed = run(asked, place)
+    code, told, failed = run(words(options), place)
     unsteady: set[str] = set()
     for _ in range(AGAIN_MAX if len(failed) <= FAILED_MAX else 0):
         if not failed:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness import report
+from tests.harness.__main__ import words
 from tests.harness.cache import Found, Recipe, find
 from tests.harness.model import Call, ModelServer, Say
 from tests.harness.neighbour import document
@@ -135,3 +136,19 @@ def test_report_of_a_harness_that_is_not_there_names_it_and_the_reason(tmp_path:
     lines = report.lines([missing, there], {"codex": Counter(passed=1, failed=1)}, {"codex": 3, "pi": 1})
     assert lines[0].startswith("harness: pi: NOT RUN: no-such-package@1 is not in the cache")
     assert lines[1] == "harness: codex 1.2: 1 passed, 1 FAILED, 1 not run"
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ("", "harness"),
+        ("-k gemini -x", "tests/harness -k gemini -x"),
+        ("tests/harness/test_acp.py -k gemini", "tests/harness/test_acp.py -k gemini"),
+        ("-x ./tests/harness/test_acp.py::test_one", "-x ./tests/harness/test_acp.py::test_one"),
+        ("--ignore tests/harness/test_acp.py", "tests/harness --ignore tests/harness/test_acp.py"),
+        ("--ignore=tests/harness/test_acp.py", "tests/harness --ignore=tests/harness/test_acp.py"),
+    ],
+)
+def test_path_takes_the_place_of_all_tests_and_an_option_does_not(options: str, asked: str) -> None:
+    """Who names a file runs that file."""
+    assert words(options.split()) == asked.split()
