@@ -5,8 +5,8 @@ Rule 2: the last lines name every harness, also after a failure.
 Rule 3: a test of somebody else's program that fails is run again, alone, up to `AGAIN_MAX` times; what then
     passes is named as unsteady and does not fail the run.
 
-Usage: python -m tests.harness [PATH ...] [PYTEST OPTION ...]; a path below tests/harness takes the place of all
-tests, with options alone all of them run with those.
+Usage: python -m tests.harness [PATH ...] [PYTEST OPTION ...]; a path below tests/harness takes the place of
+all tests, with options alone all of them run with those.
 
 Source: requirement "make test-harness"; reference/harnesses.md 1.
 """
@@ -49,7 +49,7 @@ def run(asked: list[str], place: Path) -> tuple[int, list[str], list[str]]:
 
 
 def words(options: list[str]) -> list[str]:
-    """Return what `tests/run.py` is asked for: the suite, or the paths that are named, and pytest's options."""
+    """Return what `tests/run.py` is asked for: the suite, or the paths that are named, with options."""
     if not options:
         return ["harness"]
     named = [
