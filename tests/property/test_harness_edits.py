@@ -10,7 +10,7 @@ from hypothesis import given
 from tieline.adapters.harness.base import Document, Entry, Mark, is_our_group, is_our_server
 from tieline.adapters.harness.change import put_in, taken_out, value_of
 from tieline.adapters.harness.edit_json import put_element, put_member, removed
-from tieline.adapters.harness.jsonc import parse
+from tieline.adapters.harness.jsonc import is_blank, parse
 
 pytestmark = pytest.mark.timeout(600)  # the long profile draws many texts
 
@@ -52,11 +52,14 @@ def document(value: Any) -> Document:
     return Document("/f", "json", tuple(entries), marks)
 
 
-@given(SPACES, json_text(is_object=True), SPACES)
-def test_json_set_up_and_taken_out_is_the_same_text(head: str, text: str, tail: str) -> None:
+HEADS = st.sampled_from(["", "\ufeff", "\ufeff// b\r\n"])
+
+
+@given(HEADS, SPACES, st.one_of(json_text(is_object=True), st.just("")), SPACES)
+def test_json_set_up_and_taken_out_is_the_same_text(mark: str, head: str, text: str, tail: str) -> None:
     """To the byte, with every comment; and what was set up says the rest as before."""
-    text = head + text + tail
-    before = parse(text, "f").value
+    text = mark + head + text + tail
+    before = {} if is_blank(text, "f") else parse(text, "f").value
     file = document(before)
     change = put_in(file, text, None, ())
     assert change.now is not None
@@ -115,12 +118,16 @@ TABLES = st.sampled_from(
 )
 
 
-@given(st.lists(TABLES, max_size=3, unique=True), st.sampled_from(["", "\n", "# tail"]))
-def test_toml_set_up_and_taken_out_is_the_same_text(parts: list[str], tail: str) -> None:
+@given(
+    st.sampled_from(["", "\ufeff"]),
+    st.lists(TABLES, max_size=3, unique=True),
+    st.sampled_from(["", "\n", "# tail", "# tail\n"]),
+)
+def test_toml_set_up_and_taken_out_is_the_same_text(mark: str, parts: list[str], tail: str) -> None:
     """To the byte, in every form; where somebody added a table meanwhile, theirs stays."""
-    text = "".join(part if part.endswith("\n") or not part else part + "\n" for part in parts) + tail
+    text = mark + "".join(part if part.endswith("\n") or not part else part + "\n" for part in parts) + tail
     try:
-        before = tomllib.loads(text)
+        before = tomllib.loads(text.removeprefix(mark))
     except tomllib.TOMLDecodeError:
         return
     file = Document(
@@ -130,15 +137,20 @@ def test_toml_set_up_and_taken_out_is_the_same_text(parts: list[str], tail: str)
         (Mark(("mcp_servers", "tieline"), is_our_server),),
     )
     change = put_in(file, text, None, ())
-    now = tomllib.loads(change.now or "")
+    assert not put_in(file, change.now, change.record, ()).is_needed
+    now = tomllib.loads((change.now or "").removeprefix(mark))
     assert now["mcp_servers"]["tieline"] == SERVER
     assert {key: one for key, one in now.items() if key not in ("mcp_servers", "hooks")} == {
         key: one for key, one in before.items() if key != "mcp_servers"
     }
     assert taken_out(file, change.now, change.record).now == text
     changed = (change.now or "") + "\n[theirs]\nz = 1 # z\n"
-    rest = tomllib.loads(taken_out(file, changed, change.record).now or "")
+    rest = tomllib.loads((taken_out(file, changed, change.record).now or "").removeprefix(mark))
     assert rest.pop("theirs") == {"z": 1}
     assert {key: one for key, one in rest.items() if one != {}} == {
         key: one for key, one in before.items() if one != {}
     }
+    alone = Document("/f", "toml", file.entries[:1], file.marks)
+    if text in ("", mark) or (text.endswith("\n") and "mcp_servers" not in before):
+        put = put_in(alone, text, None, ()).now
+        assert taken_out(alone, put, None).now == text, "without a record"

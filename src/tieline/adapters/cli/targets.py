@@ -50,7 +50,8 @@ class Target(NamedTuple):
         paths: The files that it has, also where none changes.
         extras: Those of `EXTRAS` that it has.
         write: Writes the parts.
-        finish: What can be known only after that; writes it, and returns it.
+        finish: What can be known only after that; writes it, and returns it. Taking out, it clears away what
+            a command that was killed left of us, which needs no question.
         hint: What a person does next.
     """
 
@@ -91,6 +92,8 @@ def planned(name: str, project: str, extras: list[str], *, is_on: bool) -> Targe
     changes = _harness.plan_in(name, where, wanted) if is_on else _harness.plan_out(name, where)
 
     def finish() -> list[Part]:
+        if not is_on:
+            _harness.tidied(name, where)
         if not (is_on and "trust" in wanted):
             return []
         more = _harness.trusted(where, wanted)
@@ -98,7 +101,12 @@ def planned(name: str, project: str, extras: list[str], *, is_on: bool) -> Targe
         return [Part(*one[:3]) for one in more]
 
     parts = [Part(*one[:3]) for one in changes]
-    write = partial(_harness.apply, changes, os.environ)
+
+    def write() -> None:
+        if not is_on:  # first, so that no folder stays because of what somebody that was killed left in it
+            _harness.tidied(name, where)
+        _harness.apply(changes, os.environ)
+
     hint = _harness.hint(name, where) if is_on else ""
     return Target(name, parts, _harness.paths(name, where), _harness.extras_of(name), write, finish, hint)
 

@@ -157,7 +157,9 @@ def _done(target: Target, options: Namespace, *, is_wanted: bool, is_on: bool) -
         if is_wanted and target.parts:
             target.write()
             is_written = True
-        if is_wanted or (is_on and options.yes and not options.dry_run):
+        # Without a change nobody is asked: then `--yes` finishes what is on, and what is off is tidied.
+        is_unasked = options.yes if is_on else not target.parts
+        if is_wanted or (is_unasked and not options.dry_run):
             more = target.finish()
             is_written = is_written or bool(more)
             _show(() if options.json else more)

@@ -16,6 +16,7 @@ from tieline.adapters.harness.door import (
     place,
     plan_in,
     plan_out,
+    tidied,
     trusted,
 )
 
@@ -32,5 +33,6 @@ __all__ = [
     "place",
     "plan_in",
     "plan_out",
+    "tidied",
     "trusted",
 ]

@@ -33,6 +33,7 @@ from tieline.adapters.harness.facts import (
 from tieline.adapters.harness.files import read
 
 __all__ = [
+    "HOOK_MARKS",
     "Document",
     "Entry",
     "Harness",
@@ -46,13 +47,20 @@ __all__ = [
     "is_our_command",
     "is_our_group",
     "is_our_server",
+    "is_our_shim",
     "places_of",
     "program",
     "server_entry",
     "shim",
     "tool_hook_entries",
+    "with_theirs",
 ]
 
+_OUR_MEMBERS: Final = frozenset(
+    ("alwaysLoad", "args", "command", "enabled", "env", "env_vars", "environment", "exposure", "type")
+)
+"""Of a server's entry: those that some version of `setup` writes, or that would switch it off."""
+_SHIM_LINE: Final = COMMAND_LINE.partition("[")[0]
 PASSED_ON: Final = ("TIELINE_HOME", "TIELINE_COORDINATION_DIRECTORY")
 """Variables that a root must see as this command does, where a harness hands down none."""
 
@@ -110,10 +118,17 @@ class Document(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A file that is ours alone."""
+    """A file that is ours alone.
+
+    Attributes:
+        is_ours: Knows it as another version wrote it, where nothing is recorded.
+        folders: Those that are ours alone, too, the outermost first.
+    """
 
     path: str
     text: str
+    is_ours: Callable[[str], bool] = lambda _text: False
+    folders: tuple[str, ...] = ()
 
 
 class Harness(NamedTuple):
@@ -231,6 +246,31 @@ def is_our_server(value: Any) -> bool:
     return "mcp" in named[1:] and is_named
 
 
+def with_theirs(value: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of our server, with what a person or the harness added to the one that is there.
+
+    Harnesses keep there what a person allowed each tool; a person adds a limit, a variable, a word.
+    """
+    added = {name: one for name, one in held.items() if name not in {*value, *_OUR_MEMBERS}}
+    merged = {**value, **added}
+    for name in ("env", "environment"):
+        variables = held.get(name)
+        if isinstance(variables, dict) and (
+            more := set(variables) - set(PASSED_ON) - set(value.get(name, {}))
+        ):
+            merged[name] = {**value.get(name, {}), **{one: variables[one] for one in sorted(more)}}
+    for name in ("args", "env_vars"):
+        words, ours = held.get(name), value.get(name)
+        if isinstance(words, list) and isinstance(ours, list) and words[: len(ours)] == ours:
+            merged[name] = words
+    return merged
+
+
+def is_our_shim(text: str) -> bool:
+    """Return whether a program that runs inside a harness is ours, of any version and any place."""
+    return any(line.startswith(_SHIM_LINE) for line in text.splitlines())
+
+
 def is_our_group(value: Any) -> bool:
     """Return whether a hook's group holds our hooks and no other."""
     hooks = value.get("hooks") if isinstance(value, dict) else None
@@ -252,6 +292,14 @@ def _is_our_hook(hook: Any) -> bool:
 def is_our_command(command: Any) -> bool:
     """Return whether a line for a shell runs a hook of ours."""
     return isinstance(command, str) and _OUR_HOOK.search(command) is not None
+
+
+HOOK_MARKS: Final = (
+    Mark(("hooks", "*", "*"), is_our_group),
+    # Somebody may put a hook of theirs into a group of ours: theirs stays there.
+    Mark(("hooks", "*", "*", "hooks", "*"), _is_our_hook),
+)
+"""What is ours where a file of Claude Code's form has its hooks."""
 
 
 def places_of(value: Any, pattern: tuple[str, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:

@@ -4,7 +4,8 @@ Rule 1: what is in place already is not touched: twice is as once.
 Rule 2: what was set up is taken out to the byte where nobody wrote the file since; where somebody did, what
 is ours goes and everything else stays.
 Rule 3: an entry that needs a consent of its own stays where it once was given.
-Rule 4: something of another that stands at our name is refused, never replaced.
+Rule 4: something of another that stands at our name is refused, never replaced; what somebody added to an
+entry of ours stays as long as the entry.
 Rule 5: texts in, texts out: this module reads and writes no file.
 
 Source: DESIGN.md 4 "setup".
@@ -14,7 +15,8 @@ from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from tieline.adapters.harness import edit_json, edit_toml, jsonc
-from tieline.adapters.harness.base import Document, Entry, Whole, places_of
+from tieline.adapters.harness.base import Document, Entry, Whole, is_our_server, places_of, with_theirs
+from tieline.adapters.harness.facts import SERVER
 from tieline.adapters.harness.ledger import Record, digest, splices, undone
 from tieline.errors import UsageError
 
@@ -24,12 +26,16 @@ EMPTY: Final[tuple[Any, ...]] = ({}, [])
 
 
 class Change(NamedTuple):
-    """What one file was, becomes, and what is recorded of it; None is no file, or no record."""
+    """What one file was, becomes, and what is recorded of it; None is no file, or no record.
+
+    `folders` are ours alone: they go with the file.
+    """
 
     path: str
     was: str | None
     now: str | None
     record: Record | None
+    folders: tuple[str, ...] = ()
 
     @property
     def is_needed(self) -> bool:
@@ -52,9 +58,9 @@ def put_in(file: Document | Whole, was: str | None, record: Record | None, extra
     if isinstance(file, Whole):
         return _put_whole(file, was, record)
     entries = _chosen(file, was, extras)
+    _require_free(file, was, entries)
     if holds(file, was, entries):
         return Change(file.path, was, was, record)
-    _require_free(file, was, entries)
     base = taken_out(file, was, record).now
     texts = [base or ""]
     before = value_of(file, base)
@@ -76,10 +82,7 @@ def taken_out(file: Document | Whole, was: str | None, record: Record | None) ->
     if was is None:
         return Change(file.path, None, None, None)
     if isinstance(file, Whole):
-        is_ours = was == file.text or (record is not None and digest(was) == record.after)
-        if not is_ours and (record is not None or "tieline" not in was):
-            raise UsageError(f"{file.path} is not as setup left it: look at it, and remove it yourself")
-        return Change(file.path, was, None, None)
+        return _whole_taken_out(file, was, record)
     if record is not None:
         before = undone(was, record)
         if before is not None:
@@ -109,25 +112,45 @@ def value_of(file: Document, text: str | None) -> Any:
     """
     if file.form == "toml":
         return edit_toml.parse(text or "", file.path)
-    if text is None or not text.strip(jsonc.SPACE + "\ufeff"):
+    if text is None or jsonc.is_blank(text, file.path):
         return {}
     return jsonc.parse(text, file.path).value
 
 
 def _put_whole(file: Whole, was: str | None, record: Record | None) -> Change:
     if was is not None and was != file.text:
-        taken_out(file, was, record)
+        _whole_taken_out(file, was, record)
     if was == file.text:
         return Change(file.path, was, was, record)
-    return Change(file.path, was, file.text, Record(digest(file.text), (), (), (), was is None))
+    before = "" if was is None else digest(was)
+    return Change(file.path, was, file.text, Record(digest(file.text), (), (), (), was is None, before))
+
+
+def _whole_taken_out(file: Whole, was: str, record: Record | None) -> Change:
+    if record is None:
+        if was != file.text and not file.is_ours(was):
+            raise UsageError(f"{file.path} is there, and not ours: look at it, and move it away yourself")
+    elif was != file.text and digest(was) not in (record.after, record.before):
+        raise UsageError(f"{file.path} is not as setup left it: look at it, and remove it yourself")
+    return Change(file.path, was, None, None, file.folders)
 
 
 def _chosen(file: Document, text: str | None, extras: Collection[str]) -> tuple[Entry, ...]:
     """Return the entries that are wanted: consented now, or once before and still there."""
     held = value_of(file, text)
     return tuple(
-        entry for entry in file.entries if not entry.extra or entry.extra in extras or _is_there(held, entry)
+        _with_added(held, entry)
+        for entry in file.entries
+        if not entry.extra or entry.extra in extras or _is_there(held, entry)
     )
+
+
+def _with_added(held: Any, entry: Entry) -> Entry:
+    """Return an entry with what somebody added to the one of ours that is there."""
+    found = [one for _, one in places_of(held, entry.keys)]
+    if entry.keys[-1] != SERVER or not found or not is_our_server(found[0]):
+        return entry
+    return entry._replace(value=with_theirs(entry.value, found[0]))
 
 
 def _is_there(held: Any, entry: Entry) -> bool:
@@ -139,14 +162,21 @@ def _is_there(held: Any, entry: Entry) -> bool:
 
 
 def _require_free(file: Document, text: str | None, entries: tuple[Entry, ...]) -> None:
+    """Refuse what stands where an entry is wanted, and a server of our name wherever one would count.
+
+    Raises:
+        UsageError: it is there, and not ours.
+    """
     held = value_of(file, text)
-    for entry in entries:
-        for place, one in () if entry.is_element else places_of(held, entry.keys):
-            marks = [mark for mark in file.marks if places_fit(place, mark.pattern)]
-            if one != entry.value and marks and not any(mark.is_ours(one) for mark in marks):
-                raise UsageError(
-                    f"{file.path}: {'.'.join(entry.keys)} is there, and not ours: rename it, then try again"
-                )
+    wanted = [entry.keys for entry in entries if not entry.is_element]
+    for mark in file.marks:
+        if mark.pattern[-1] == SERVER or mark.pattern in wanted:
+            for _, one in places_of(held, mark.pattern):
+                if not mark.is_ours(one):
+                    named = ".".join(mark.pattern)
+                    raise UsageError(
+                        f"{file.path}: {named} is there, and not ours: rename it, then try again"
+                    )
 
 
 def places_fit(place: tuple[str | int, ...], pattern: tuple[str, ...]) -> bool:
@@ -181,13 +211,32 @@ def _without_ours(file: Document, text: str, record: Record | None) -> str:
     if file.form == "toml":
         text = _cut(file, text, undo)
     take = edit_json.removed if file.form == "json" else edit_toml.removed
-    for place in reversed(_ours(file, text)):
+    ours = _ours(file, text)
+    for place in reversed(ours):
         text = take(text, place, file.path)
-    for keys in sorted(() if record is None else record.made, key=len, reverse=True):
-        found = [one for _, one in places_of(value_of(file, text), keys)]
-        if found and found[0] in EMPTY:
+    made = set(record.made) if record is not None else _containers(ours) if file.form == "json" else ()
+    for keys in sorted(made, key=len, reverse=True):
+        if _is_bare(file, text, keys):
             text = take(text, keys, file.path)
     return text
+
+
+def _is_bare(file: Document, text: str, keys: tuple[str, ...]) -> bool:
+    """Return whether a container is there with nothing in it; a comment of a person's is something."""
+    if file.form == "json":
+        return edit_json.is_bare(text, keys, file.path)
+    return any(one in EMPTY for _, one in places_of(value_of(file, text), keys))
+
+
+def _containers(places: list[tuple[str | int, ...]]) -> set[tuple[str, ...]]:
+    """Return what is around these places: without a record nobody knows who made it."""
+    found: set[tuple[str, ...]] = set()
+    for place in places:
+        for length in range(1, len(place)):
+            above = [part for part in place[:length] if isinstance(part, str)]
+            if len(above) == length:
+                found.add(tuple(above))
+    return found
 
 
 def _ours(file: Document, text: str) -> list[tuple[str | int, ...]]:
@@ -195,7 +244,8 @@ def _ours(file: Document, text: str) -> list[tuple[str | int, ...]]:
     found = [
         place for mark in file.marks for place, one in places_of(held, mark.pattern) if mark.is_ours(one)
     ]
-    return sorted(found, key=lambda place: [(isinstance(part, int), part) for part in place])
+    outer = [place for place in found if not any(place[:length] in found for length in range(1, len(place)))]
+    return sorted(outer, key=lambda place: [(isinstance(part, int), part) for part in place])
 
 
 def _cut(file: Document, text: str, undo: tuple[Any, ...]) -> str:
@@ -207,10 +257,22 @@ def _cut(file: Document, text: str, undo: tuple[Any, ...]) -> str:
         found = text[:at] + splice.was + text[at + len(splice.now) :]
         try:
             is_right = _leaves(value_of(file, found)) <= _leaves(value_of(file, text))
+            is_right = is_right and not _is_halved(file, text, found)
         except UsageError:
             continue
         text = found if is_right else text
     return text
+
+
+def _is_halved(file: Document, text: str, found: str) -> bool:
+    """Return whether of an entry of ours only a part would stay: what somebody added below it."""
+    held = value_of(file, found)
+    whole = value_of(file, text)
+    for place in _ours(file, text):
+        keys = tuple(map(str, place))
+        if list(places_of(held, keys)) not in ([], list(places_of(whole, keys))):
+            return True
+    return False
 
 
 def _leaves(value: Any, *above: str) -> set[tuple[str, ...]]:

@@ -12,6 +12,7 @@ import shlex
 import sys
 
 from tieline.adapters.harness.base import (
+    HOOK_MARKS,
     Document,
     Entry,
     Harness,
@@ -21,7 +22,6 @@ from tieline.adapters.harness.base import (
     folder_of,
     gate_entry,
     hook_command,
-    is_our_group,
     is_our_server,
     server_entry,
     tool_hook_entries,
@@ -71,7 +71,7 @@ def _files(place: Place) -> list[Document | Whole]:
         "json",
         (*tool_hook_entries(CLAUDE_HOOKS), *_waiters(place), gate_entry(place, "claude"), allowed),
         (
-            Mark(("hooks", "*", "*"), is_our_group),
+            *HOOK_MARKS,
             Mark(("permissions", "allow", "*"), lambda value: value == _PERMISSION),
         ),
     )

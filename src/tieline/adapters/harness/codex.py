@@ -9,6 +9,7 @@ Rule 3: code mode is switched on only with consent: it concerns all of a person'
 Source: reference/harnesses.md 5; its documentation of hooks and configuration.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ import threading
 from typing import Any, Final
 
 from tieline.adapters.harness.base import (
+    HOOK_MARKS,
     Document,
     Entry,
     Harness,
@@ -25,7 +27,6 @@ from tieline.adapters.harness.base import (
     folder_of,
     gate_entry,
     is_our_command,
-    is_our_group,
     is_our_server,
     program,
     server_entry,
@@ -66,7 +67,7 @@ def _files(place: Place) -> list[Document | Whole]:
         os.path.join(folder, "hooks.json"),
         "json",
         (*tool_hook_entries(CODEX_HOOKS), gate_entry(place, "codex")),
-        (Mark(("hooks", "*", "*"), is_our_group),),
+        HOOK_MARKS,
     )
     return [servers, hooks]
 
@@ -123,8 +124,9 @@ def _answer(found: str, place: Place, text: str) -> dict[str, Any]:
         limit = threading.Timer(_ANSWER_SECONDS_MAX, server.kill)
         limit.start()
         try:
-            server.stdin.write(text.encode())
-            server.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # it is gone, and may have said why
+                server.stdin.write(text.encode())
+                server.stdin.flush()
             for line in server.stdout:
                 held = json.loads(line)
                 if held.get("id") == 2 and isinstance(held.get("result"), dict):

@@ -17,7 +17,14 @@ from tieline.adapters.harness import acp, claude_code, codex, examine, gemini, l
 from tieline.adapters.harness.base import Document, Harness, Place, Whole, program
 from tieline.adapters.harness.change import Change, put_in, taken_out
 from tieline.adapters.harness.facts import EXTRAS
-from tieline.adapters.harness.files import missing_folders, read, remove_folders, replace, require_writable
+from tieline.adapters.harness.files import (
+    missing_folders,
+    read,
+    remove_folders,
+    replace,
+    require_writable,
+    swept,
+)
 from tieline.errors import UsageError
 from tieline.runtime.checkup import Check
 from tieline.runtime.options import home_directory
@@ -34,6 +41,7 @@ __all__ = [
     "place",
     "plan_in",
     "plan_out",
+    "tidied",
     "trusted",
 ]
 
@@ -172,14 +180,38 @@ def _apply(changes: list[Change], home: str) -> None:
         folders = missing_folders(os.path.realpath(change.path)) if change.now is not None else []
         if change.record is not None:
             kept = tuple(old.folders) if old is not None else ()
-            records[change.path] = change.record._replace(folders=(*kept, *folders))
+            records[change.path] = change.record._replace(folders=tuple(dict.fromkeys((*kept, *folders))))
             ledger.save(home, records)
         replace(change.path, change.now, change.was)
+        if change.now is None:
+            remove_folders(list(old.folders if old is not None and old.folders else change.folders))
         if change.record is None and old is not None:
-            if change.now is None:
-                remove_folders(list(old.folders))
             del records[change.path]
             ledger.save(home, records)
+
+
+def tidied(name: str, where: Place) -> None:
+    """Remove what a command that was killed left of us: files beside those of a harness, folders, records.
+
+    Raises:
+        Refused: `PERMISSION_DENIED`.
+    """
+    home = home_directory("", where.environment)
+    with ledger.alone(home):
+        records = ledger.load(home)
+        is_left = os.path.isfile(ledger.path_in(home))
+        for file in reversed(_HARNESSES[name].files(where)):
+            swept(os.path.realpath(file.path))
+            record = records.get(file.path)
+            if record is not None and not taken_out(file, read(file.path), record).is_needed:
+                if not os.path.lexists(file.path):
+                    remove_folders(list(record.folders))
+                del records[file.path]
+        if is_left:
+            ledger.save(home, records)
+        else:
+            swept(ledger.path_in(home))
+            remove_folders([home])
 
 
 def checks(environment: Mapping[str, str]) -> list[Check]:

@@ -12,10 +12,10 @@ import json
 import re
 from typing import Any, Final
 
-from tieline.adapters.harness.jsonc import SPACE, Item, Node, find, parse
+from tieline.adapters.harness.jsonc import SPACE, Item, Node, find, is_blank, parse
 from tieline.errors import UsageError
 
-__all__ = ["put_element", "put_member", "removed"]
+__all__ = ["is_bare", "put_element", "put_member", "removed"]
 
 _INDENT: Final = re.compile(r"\n([ \t]+)[^ \t\r\n]")
 
@@ -26,11 +26,16 @@ def put_member(text: str, keys: tuple[str, ...], value: Any, path: str) -> str:
     Raises:
         UsageError: the text is not JSON, or something on the way is no object; the line is named.
     """
-    text = text if text.strip(SPACE + "\ufeff") else text + "{}" + _line_end(text)
+    if is_blank(text, path):
+        # A comment may run to the end of the last line.
+        has_open_line = bool(text.strip(SPACE + "\ufeff")) and not text.endswith("\n")
+        text += (_line_end(text) if has_open_line else "") + "{}" + _line_end(text)
     node = parse(text, path)
     for depth, key in enumerate(keys):
         if not isinstance(node.value, dict):
-            raise UsageError(f"{path}, line {_line(text, node)}: {'.'.join(keys[:depth])} is not an object")
+            raise UsageError(
+                f"{path}, line {_line(text, node)}: {_named_place(keys[:depth])} is not an object"
+            )
         below = find(node, (key,))
         if below is None:
             for name in reversed(keys[depth + 1 :]):
@@ -52,7 +57,7 @@ def put_element(text: str, keys: tuple[str, ...], value: Any, path: str) -> str:
     Raises:
         UsageError: the text is not JSON, or there is no list at that place; the line is named.
     """
-    node = find(parse(text, path), keys) if text.strip(SPACE + "\ufeff") else None
+    node = None if is_blank(text, path) else find(parse(text, path), keys)
     if node is None:
         return put_member(text, keys, [value], path)
     if not isinstance(node.value, list):
@@ -72,6 +77,22 @@ def removed(text: str, place: tuple[str | int, ...], path: str) -> str:
         node = node.items[_index(node, part)].node
     at = _index(node, place[-1])
     return _without(text, node, at)
+
+
+def is_bare(text: str, keys: tuple[str, ...], path: str) -> bool:
+    """Return whether there is an object or a list at these keys with nothing in it, not even a comment.
+
+    Raises:
+        UsageError: the text is not JSON.
+    """
+    node = None if is_blank(text, path) else find(parse(text, path), keys)
+    if node is None or not isinstance(node.value, dict | list):
+        return False
+    return not text[node.start + 1 : node.end - 1].strip(SPACE)
+
+
+def _named_place(keys: tuple[str, ...]) -> str:
+    return ".".join(keys) or "the whole"
 
 
 def _index(node: Node, part: str | int) -> int:

@@ -4,7 +4,9 @@ Rule 1: a table of ours is put at the end, in lines that nothing else shares; wh
 in another form, tomlkit changes it there and leaves the rest.
 Rule 2: what comes out is read and compared with what went in: it differs by what was asked, and by nothing
 else; otherwise nothing is done.
-Rule 3: the text comes and goes as a value; files are not known here.
+Rule 3: a table in lines of its own goes with the empty line before it, as it came; comments behind it stay.
+Rule 4: a byte order mark, as an editor may leave it, is passed over and kept.
+Rule 5: the text comes and goes as a value; files are not known here.
 
 Source: DESIGN.md 4 "setup"; TOML 1.0.
 """
@@ -19,6 +21,7 @@ from tieline.errors import UsageError
 __all__ = ["parse", "put_element", "put_table", "removed"]
 
 _EXTRA: Final = "install tieline[setup]"
+_MARK: Final = "\ufeff"
 
 
 def parse(text: str, path: str) -> dict[str, Any]:
@@ -28,7 +31,7 @@ def parse(text: str, path: str) -> dict[str, Any]:
         UsageError: it is not TOML; the line is named.
     """
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix(_MARK))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {error}") from None
     except RecursionError:
@@ -50,7 +53,7 @@ def put_table(text: str, keys: tuple[str, ...], table: dict[str, Any], path: str
         f"[{'.'.join(map(_key, keys))}]",
         *(f"{_key(name)} = {_shown(one)}" for name, one in table.items()),
     ]
-    appended = text + before + end.join(lines) + end
+    appended = text + (before if text != _MARK else "") + end.join(lines) + end
     return appended if _says(appended, wanted) else _edited(text, keys, table, wanted, path)
 
 
@@ -87,13 +90,47 @@ def removed(text: str, place: tuple[str | int, ...], path: str) -> str:
     """
     wanted = copy.deepcopy(parse(text, path))
     del _at(wanted, place[:-1])[place[-1]]
-    document = _kit(path).parse(text)
+    lines = _without_lines(text, place, wanted)
+    if lines is not None:
+        return lines
+    document = _kit(path).parse(text.removeprefix(_MARK))
     del _at(document, place[:-1])[place[-1]]
-    found = document.as_string()
+    found = _marked(text, document.as_string())
     # An emptied table may go with what was in it: the caller removes what it made anyway.
     if not _says(found, wanted) and not _says(found, _pruned(wanted, place[:-1])):
         raise UsageError(f"{path}: {'.'.join(map(str, place))} is written so that it must be taken out there")
-    return str(found)
+    return found
+
+
+def _without_lines(text: str, place: tuple[str | int, ...], wanted: dict[str, Any]) -> str | None:
+    """Return the text without the lines of a table and of those below it, or None where it has none."""
+    name = ".".join(_key(str(part)) for part in place)
+    lines = text.removeprefix(_MARK).splitlines(keepends=True)
+    first = next((at for at, one in enumerate(lines) if _header(one) == name), None)
+    if first is None:
+        return None
+    start = first - 1 if first and not lines[first - 1].strip() else first
+    end = first + 1
+    for at in range(first + 1, len(lines) + 1):
+        header = _header(lines[at]) if at < len(lines) else "the end"
+        # What looks like the next table may stand in a text of several lines: the rest must say the same.
+        if header and not f"{header}.".startswith(f"{name}."):
+            found = _marked(text, "".join(lines[:start] + lines[end:]))
+            if _says(found, wanted) or _says(found, _pruned(wanted, place[:-1])):
+                return found
+        if at < len(lines) and lines[at].strip() and not lines[at].lstrip().startswith("#"):
+            end = at + 1
+    return None
+
+
+def _header(line: str) -> str:
+    """Return the name of the table that a line opens, or ""."""
+    found = line.lstrip(" \t")
+    return found[1:].partition("]")[0].strip() if found.startswith("[") else ""
+
+
+def _marked(text: str, found: str) -> str:
+    return (_MARK if text.startswith(_MARK) else "") + str(found)
 
 
 def _pruned(document: dict[str, Any], place: tuple[str | int, ...]) -> dict[str, Any]:
@@ -122,14 +159,14 @@ def _with(document: dict[str, Any], keys: tuple[str, ...], value: Any, path: str
 
 
 def _edited(text: str, keys: tuple[str, ...], value: Any, wanted: dict[str, Any], path: str) -> str:
-    document = _kit(path).parse(text)
+    document = _kit(path).parse(text.removeprefix(_MARK))
     table: Any = document
     for key in keys[:-1]:
         if key not in table:
             table[key] = {}
         table = table[key]
     table[keys[-1]] = value
-    found = str(document.as_string())
+    found = _marked(text, document.as_string())
     if not _says(found, wanted):
         raise UsageError(f"{path}: {'.'.join(keys)} is written so that it must be changed there")
     return found
@@ -145,7 +182,7 @@ def _kit(path: str) -> Any:
 
 def _says(text: str, wanted: dict[str, Any]) -> bool:
     try:
-        return tomllib.loads(text) == wanted
+        return tomllib.loads(text.removeprefix(_MARK)) == wanted
     except tomllib.TOMLDecodeError:
         return False
 

@@ -15,7 +15,7 @@ from typing import Any
 from tieline.adapters.harness import codex
 from tieline.adapters.harness.base import Document, Harness, Place, Whole, is_our_server, places_of, program
 from tieline.adapters.harness.change import put_in, value_of
-from tieline.adapters.harness.files import read
+from tieline.adapters.harness.files import read, require_writable
 from tieline.adapters.harness.ledger import Record
 from tieline.adapters.harness.round_trip import round_trip
 from tieline.errors import TielineError
@@ -30,18 +30,21 @@ def checks(harness: Harness, place: Place, records: Mapping[str, Record]) -> lis
     files = harness.files(place)
     try:
         present = [file for file in files if _is_ours_in(file)]
-        missing = [
-            file for file in files if put_in(file, read(file.path), records.get(file.path), ()).is_needed
-        ]
+        changes = [put_in(file, read(file.path), records.get(file.path), ()) for file in files]
     except TielineError as error:
         return [Check(name, False, str(error), f"correct it, then run `tieline setup {harness.name}`")]
+    missing = [change.path for change in changes if change.is_needed]
+    barrier = _barrier(missing)
     if not present:
         if not program(harness, place):
             return []
-        return [Check(name, True, "here, and not set up", f"to set it up: tieline setup {harness.name}")]
+        text = f"here, and not set up{'; ' if barrier else ''}{barrier}"
+        return [
+            Check(name, True, text, f"to set it up: {'then ' if barrier else ''}tieline setup {harness.name}")
+        ]
     if missing:
-        text = f"not as this version sets it up: {', '.join(file.path for file in missing)}"
-        return [Check(name, False, text, f"run `tieline setup {harness.name}`")]
+        text = f"not as this version sets it up: {', '.join(missing)}{'; ' if barrier else ''}{barrier}"
+        return [Check(name, False, text, f"{'then ' if barrier else ''}run `tieline setup {harness.name}`")]
     if not program(harness, place):
         wanted = " or ".join(harness.programs)
         return [
@@ -62,6 +65,16 @@ def checks(harness: Harness, place: Place, records: Mapping[str, Record]) -> lis
         *_trust(harness, place),
         *([Check(f"{name}, reach", True, harness.reach)] if harness.reach else []),
     ]
+
+
+def _barrier(paths: list[str]) -> str:
+    """Return why one of these cannot be written, or ""."""
+    try:
+        for path in paths:
+            require_writable(path)
+    except TielineError as error:
+        return str(error)
+    return ""
 
 
 def _is_ours_in(file: Document | Whole) -> bool:

@@ -3,6 +3,7 @@
 Rule 1: a file is replaced whole or not at all, keeps its mode, and a link keeps leading to its file.
 Rule 2: one that was changed since it was read, or that nobody may write, is not written.
 Rule 3: a folder that was made for a file goes with it, when nothing else is in it.
+Rule 4: what a writer that was killed left beside a file goes with the next writing, and with the file.
 
 Source: DESIGN.md 3, 4 "setup"; reference/reliability.md S1.
 """
@@ -14,7 +15,15 @@ from typing import Final
 
 from tieline.errors import Refused, UsageError
 
-__all__ = ["BYTES_MAX", "missing_folders", "read", "remove_folders", "replace", "require_writable"]
+__all__ = [
+    "BYTES_MAX",
+    "missing_folders",
+    "read",
+    "remove_folders",
+    "replace",
+    "require_writable",
+    "swept",
+]
 
 BYTES_MAX: Final = 33_554_432
 """Of a harness's file; some keep the history of every project in one."""
@@ -57,16 +66,14 @@ def require_writable(path: str) -> None:
     """
     real = os.path.realpath(path)
     if os.path.exists(real) and not stat.S_IMODE(os.stat(real).st_mode) & 0o222:
-        raise Refused(
-            "PERMISSION_DENIED", f"{path} is read-only: make it writable, or change it there yourself"
-        )
+        raise _denied(f"{path} is read-only: make it writable, or change it there yourself")
     folder = os.path.dirname(real)
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):
-        raise Refused("PERMISSION_DENIED", f"{folder} is not a folder")
+        raise _denied(f"{folder} is not a folder")
     if not os.access(folder, os.W_OK | os.X_OK) or not stat.S_IMODE(os.stat(folder).st_mode) & 0o222:
-        raise Refused("PERMISSION_DENIED", f"nothing can be written into {folder}")
+        raise _denied(f"nothing can be written into {folder}")
 
 
 def missing_folders(path: str) -> list[str]:
@@ -91,13 +98,13 @@ def replace(path: str, text: str | None, was: str | None) -> None:
         raise UsageError(f"{path} was changed by somebody else just now: look at it, then try again")
     real = os.path.realpath(path)
     try:
+        swept(real)
         if text is None:
             if was is not None:
                 os.unlink(real)
             return
         for folder in missing_folders(real):
             os.mkdir(folder, 0o700)
-        _sweep(real)
         mode = stat.S_IMODE(os.stat(real).st_mode) if was is not None else 0o600
         _put(real, text.encode(), mode)
     except OSError as error:
@@ -109,14 +116,16 @@ def remove_folders(folders: list[str]) -> None:
     for folder in reversed(folders):
         try:
             os.rmdir(folder)
-        except OSError:  # something of another is in it, or it is gone
+        except FileNotFoundError:  # it is gone; the one around it may be there
+            continue
+        except OSError:  # something of another is in it
             return
 
 
-def _sweep(path: str) -> None:
+def swept(path: str) -> None:
     """Remove what a writer left beside a file that was killed before it put it in place."""
     folder, name = os.path.split(path)
-    for one in os.listdir(folder):
+    for one in os.listdir(folder) if os.path.isdir(folder) else ():
         pid = one.removeprefix(f"{name}.").removesuffix(".tieline")
         if one == f"{name}.{pid}.tieline" and pid.isdecimal() and _is_gone(int(pid)):
             with contextlib.suppress(FileNotFoundError):
@@ -148,5 +157,10 @@ def _put(path: str, data: bytes, mode: int) -> None:
 
 def _refusal(path: str, error: OSError) -> Refused | UsageError:
     if isinstance(error, PermissionError):
-        return Refused("PERMISSION_DENIED", f"{path}: {error.strerror}")
+        return _denied(f"{path}: {error.strerror}")
     return UsageError(f"{path}: {error.strerror}")
+
+
+def _denied(text: str) -> Refused:
+    advice = "make it writable for you, then run this again; --dry-run shows what it would write"
+    return Refused("PERMISSION_DENIED", text).advising(advice)

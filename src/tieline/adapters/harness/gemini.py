@@ -17,6 +17,7 @@ from typing import Any
 
 from tieline import __version__
 from tieline.adapters.harness.base import (
+    HOOK_MARKS,
     Document,
     Entry,
     Harness,
@@ -28,6 +29,7 @@ from tieline.adapters.harness.base import (
     hook_command,
     is_our_group,
     is_our_server,
+    places_of,
     server_entry,
 )
 from tieline.adapters.harness.facts import (
@@ -47,7 +49,7 @@ _TOOLS = ("list_peers", "send_peer_message", "peer_messages", "coordinate_resour
 _ALLOWED = tuple(f"mcp_{SERVER}_{tool}" for tool in _TOOLS)
 _MARKS = (
     Mark(("mcpServers", SERVER), is_our_server),
-    Mark(("hooks", "*", "*"), is_our_group),
+    *HOOK_MARKS,
     Mark(("tools", "allowed", "*"), lambda value: value in _ALLOWED),
 )
 
@@ -98,11 +100,24 @@ def _files(place: Place) -> list[Document | Whole]:
         "mcpServers": {SERVER: server_entry(place)},
     }
     hooks_file = {"hooks": {event: [group] for event, group in _groups(place).items()}}
+    hooks_folder = os.path.join(folder, "hooks")
+    folders = (folder, hooks_folder)
     return [
-        Whole(os.path.join(folder, "gemini-extension.json"), _text(manifest)),
-        Whole(os.path.join(folder, "hooks", "hooks.json"), _text(hooks_file)),
+        Whole(os.path.join(folder, "gemini-extension.json"), _text(manifest), _is_our_text, folders),
+        Whole(os.path.join(hooks_folder, "hooks.json"), _text(hooks_file), _is_our_text, folders),
         Document(os.path.join(_folder(place), "settings.json"), "json", tuple(allowed), _MARKS),
     ]
+
+
+def _is_our_text(text: str) -> bool:
+    """Return whether a file of the extension is ours, of any version: a server or hooks of ours alone."""
+    try:
+        held = json.loads(text)
+    except ValueError:
+        return False
+    servers = [one for _, one in places_of(held, ("mcpServers", "*"))]
+    groups = [one for _, one in places_of(held, ("hooks", "*", "*"))]
+    return bool(servers or groups) and all(map(is_our_server, servers)) and all(map(is_our_group, groups))
 
 
 def _text(document: dict[str, Any]) -> str:

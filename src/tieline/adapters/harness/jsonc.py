@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from tieline.errors import UsageError
 
-__all__ = ["SPACE", "Item", "Node", "find", "parse", "skip"]
+__all__ = ["SPACE", "Item", "Node", "find", "is_blank", "parse", "skip"]
 
 SPACE: Final = " \t\r\n"
 DEPTH_MAX: Final = 200
@@ -51,6 +51,15 @@ def parse(text: str, path: str) -> Node:
     if rest != len(text):
         _fail(text, rest, path, "something stands behind the value")
     return node
+
+
+def is_blank(text: str, path: str) -> bool:
+    """Return whether a text holds no value: nothing, or spaces and comments alone.
+
+    Raises:
+        UsageError: a comment has no end; the line is named.
+    """
+    return skip(text, 1 if text.startswith("\ufeff") else 0, path) == len(text)
 
 
 def find(node: Node, keys: tuple[str, ...]) -> Node | None:

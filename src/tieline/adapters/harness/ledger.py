@@ -42,6 +42,7 @@ class Record(NamedTuple):
         made: Places of the containers that were made for our entries.
         folders: Folders that were made, the outermost first.
         is_created: Whether there was no file before.
+        before: The digest of the file of ours that was replaced, which is still there when the writer died.
     """
 
     after: str
@@ -49,6 +50,7 @@ class Record(NamedTuple):
     made: tuple[tuple[str, ...], ...] = ()
     folders: tuple[str, ...] = ()
     is_created: bool = False
+    before: str = ""
 
 
 def path_in(home: str) -> str:
@@ -128,6 +130,7 @@ def save(home: str, records: dict[str, Record]) -> None:
             "made": [list(keys) for keys in one.made],
             "folders": list(one.folders),
             "created": one.is_created,
+            **({"before": one.before} if one.before else {}),
         }
         for path, one in sorted(records.items())
     }
@@ -137,4 +140,6 @@ def save(home: str, records: dict[str, Record]) -> None:
 def _record(held: dict[str, Any]) -> Record:
     undo = tuple(Splice(int(at), str(now), str(was)) for at, now, was in held["undo"])
     made = tuple(tuple(map(str, keys)) for keys in held["made"])
-    return Record(str(held["after"]), undo, made, tuple(map(str, held["folders"])), bool(held["created"]))
+    folders = tuple(map(str, held["folders"]))
+    before = str(held.get("before", ""))
+    return Record(str(held["after"]), undo, made, folders, bool(held["created"]), before)

@@ -19,6 +19,7 @@ from tieline.adapters.harness.base import (
     command_variables,
     folder_of,
     is_our_server,
+    is_our_shim,
     shim,
 )
 from tieline.adapters.harness.facts import SERVER
@@ -46,7 +47,7 @@ def _files(place: Place) -> list[Document | Whole]:
     entries = () if plugin is not None else (Entry(("mcp", SERVER), server),)
     found: list[Document | Whole] = [Document(path, "json", entries, marks)]
     if plugin is not None:
-        found.append(Whole(os.path.join(plugins, "plugins", "tieline.js"), plugin))
+        found.append(Whole(os.path.join(plugins, "plugins", "tieline.js"), plugin, is_our_shim))
     return found
 
 

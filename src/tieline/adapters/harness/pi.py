@@ -18,6 +18,7 @@ from tieline.adapters.harness.base import (
     Whole,
     folder_of,
     is_our_server,
+    is_our_shim,
     server_entry,
     shim,
 )
@@ -30,7 +31,7 @@ def _files(name: str, folder: str, place: Place) -> list[Document | Whole]:
     extension = shim(name, place)
     found: list[Document | Whole] = []
     if extension is not None:
-        found.append(Whole(os.path.join(folder, "extensions", "tieline.js"), extension))
+        found.append(Whole(os.path.join(folder, "extensions", "tieline.js"), extension, is_our_shim))
     server = server_entry(place, **({"exposure": "direct"} if name == "pi" else {}))
     entries = () if extension is not None else (Entry(("mcpServers", SERVER), server),)
     marks = (Mark(("mcpServers", SERVER), is_our_server),)

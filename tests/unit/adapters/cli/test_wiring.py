@@ -2,6 +2,7 @@
 
 import io
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +108,25 @@ def test_setup_without_a_name_takes_what_is_installed(
     assert not (private_home / ".claude.json").exists()
     assert not (private_home / ".claude").exists()
     assert not (place / "setup.json").exists()
+
+
+def test_unsetup_clears_away_what_a_command_that_was_killed_left(
+    place: Path, private_home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a question, since nothing of the harness changes; a look alone leaves it."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    program(private_home, "claude", monkeypatch)
+    run("setup", "--yes")
+    (private_home / ".claude.json").unlink()
+    (private_home / ".claude" / "settings.json").unlink()
+    left = [private_home / f".claude.json.{gone.pid}.tieline", place / f"setup.json.{gone.pid}.tieline"]
+    for one in left:
+        one.write_text("")
+    assert run("unsetup", "claude-code", "--dry-run").code == 0
+    assert all(one.exists() for one in left)
+    assert run("unsetup", "claude-code").code == 0
+    assert [one for one in (*left, private_home / ".claude", place / "setup.json") if one.exists()] == []
 
 
 def test_setup_asks_separately_for_what_gives_away_more(

@@ -1,10 +1,13 @@
 """What the commands ask of the harnesses: who is here, the change, its writing, and the way back."""
 
+import itertools
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,80 @@ from tieline.adapters.harness.change import Change
 from tieline.errors import Refused, UsageError
 
 Make = Callable[..., Place]
+
+
+class Killed(BaseException):
+    """What no part of the product catches: it stands for SIGKILL."""
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, number: int, call: Callable[[], None]) -> bool:
+    """Return whether the call was killed at that step: before or after one change of the disk."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    steps = itertools.count()
+
+    def step() -> None:
+        if next(steps) == number:
+            raise Killed
+
+    def killing(name: str) -> Callable[..., Any]:
+        real = getattr(os, name)
+
+        def change(*words: Any, **more: Any) -> Any:
+            if name == "open" and not words[1] & os.O_CREAT:
+                return real(*words, **more)
+            step()
+            done = real(*words, **more)
+            step()
+            return done
+
+        return change
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: gone.pid)
+        for name in ("open", "replace", "unlink", "mkdir", "rmdir", "fchmod"):
+            patch.setattr(os, name, killing(name))
+        try:
+            call()
+        except Killed:
+            return True
+        return False
+
+
+@pytest.mark.parametrize("name", [name for name in door.NAMES if name != "acp"])
+def test_killed_between_any_two_steps_leaves_nothing_that_stays(
+    name: str, place: Make, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Setting up, setting another version up, taking out: then once more, and the home is as it was."""
+    made = place("claude", "codex", "pi", "omp", "opencode", "gemini", shims=("pi", "opencode"))
+    consents = ("permission", "gate", "direct")
+
+    def set_up(where: Place) -> None:
+        door.apply(door.plan_in(name, where, consents), where.environment)
+
+    def take_out() -> None:
+        changes = door.plan_out(name, made)
+        door.tidied(name, made)
+        door.apply(changes, made.environment)
+        door.tidied(name, made)
+
+    folder = Path(door.paths(name, made)[-1]).parent
+    folder.mkdir(parents=True)
+    before = tree(home)
+    older = made._replace(command=("/old/tieline",))
+    for is_updated, call in ((False, lambda: set_up(made)), (True, lambda: set_up(made)), (True, take_out)):
+        for number in itertools.count():
+            if is_updated:
+                set_up(older)
+            is_killed = killed_at(monkeypatch, number, call)
+            if number % 2:
+                set_up(made)
+                assert door.plan_in(name, made, ()) == []
+            take_out()
+            assert tree(home) == before, f"killed at step {number}"
+            if not is_killed:
+                break
+        assert number > 7
 
 
 def tree(home: Path) -> dict[str, bytes]:

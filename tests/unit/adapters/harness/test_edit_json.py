@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tieline.adapters.harness.edit_json import put_element, put_member, removed
+from tieline.adapters.harness.edit_json import is_bare, put_element, put_member, removed
 from tieline.adapters.harness.jsonc import parse
 from tieline.errors import UsageError
 
@@ -65,12 +65,21 @@ def test_put_element_appends_once() -> None:
     assert json.loads(put_element("", ("x", "y"), 1, "f")) == {"x": {"y": [1]}}
 
 
+def test_bare_is_an_empty_container_without_a_note() -> None:
+    """What holds a comment, a value or is none stays."""
+    text = '{"a": { }, "b": [/* x */], "c": [1], "d": 1}'
+    assert [is_bare(text, (key,), "f") for key in "abcde"] == [True, False, False, False, False]
+    assert not is_bare("// x", ("a",), "f")
+
+
 def test_put_into_what_is_something_else_names_the_line() -> None:
     """Nothing of another is replaced."""
     with pytest.raises(UsageError, match="line 2: a is not an object"):
         put_member('{"a":\n1}', ("a", "b"), 1, "f")
     with pytest.raises(UsageError, match="line 1: a is not a list"):
         put_element('{"a": {}}', ("a",), 1, "f")
+    with pytest.raises(UsageError, match="line 1: the whole is not an object"):
+        put_member("[]", ("a", "b"), 1, "f")
 
 
 def test_removed_behind_a_line_comment_swallows_nothing() -> None:

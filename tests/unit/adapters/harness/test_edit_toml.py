@@ -40,6 +40,26 @@ def test_put_table_at_the_end_keeps_every_byte_before_it() -> None:
     assert put_table("a = 1", ("x y", "z"), {"k": "\x7f"}, "f") == 'a = 1\n\n["x y".z]\nk = "\\u007f"\n'
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# only\n",
+        "a = 1\n\n",
+        '[mcp_servers.x]\r\ncommand = "y" # mine\r\n',
+        "[mcp_servers]\n# nothing\n",
+    ],
+)
+def test_removed_table_goes_with_the_lines_that_came_with_it(text: str, mark: str) -> None:
+    """To the byte, with what stands below it; a comment behind it and the mark of an editor stay."""
+    now = put_table(mark + text, KEYS, TABLE, "f")
+    assert now.startswith(mark + text)
+    assert removed(now, KEYS, "f") == mark + text
+    more = now + '[mcp_servers.tieline.tools."a b"]\nx = """\n[z]\n"""\n\n# of z\n[z]\n'
+    assert removed(more, KEYS, "f") == mark + text + "\n# of z\n[z]\n"
+
+
 def test_put_element_makes_or_extends_a_list() -> None:
     """A list of a person's keeps what is in it."""
     assert tomllib.loads(put_element("", ("f", "names"), "a", "f")) == {"f": {"names": ["a"]}}

@@ -28,6 +28,24 @@ def test_checks_of_what_is_not_here_are_none(place: Make) -> None:
     assert (check.ok, check.action) == (True, "to set it up: tieline setup opencode")
 
 
+def test_checks_say_what_would_keep_setup_from_writing(place: Make, home: Path) -> None:
+    """A person who was refused reads why, and what comes after."""
+    made = place("opencode")
+    folder = home / ".config" / "opencode"
+    folder.mkdir(parents=True)
+    folder.chmod(0o500)
+    (here,) = examine.checks(HARNESS, made, {})
+    assert here.ok
+    assert "nothing can be written into" in here.text
+    assert here.action == "to set it up: then tieline setup opencode"
+    folder.chmod(0o700)
+    set_up(made)
+    (folder / "opencode.json").chmod(0o400)
+    (old,) = examine.checks(HARNESS, made._replace(command=("/new/tieline",)), {})
+    assert "is read-only: make it writable" in old.text
+    assert old.action == "then run `tieline setup opencode`"
+
+
 def test_checks_of_what_is_set_up_try_its_own_words(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The words come from the harness's file."""
     made = place("opencode", TIELINE_HOME="/t")

@@ -33,6 +33,9 @@ def test_replace_makes_folders_that_go_again(home: Path) -> None:
     replace(path, None, "x")
     remove_folders(folders)
     assert sorted(os.listdir(home / "a")) == ["other"]
+    (home / "a" / "other").unlink()
+    remove_folders([*folders, str(home / "a" / "b" / "gone")])
+    assert not (home / "a").exists()
 
 
 def test_replace_of_a_read_only_file_is_refused(home: Path) -> None:
@@ -40,8 +43,9 @@ def test_replace_of_a_read_only_file_is_refused(home: Path) -> None:
     path = home / "f"
     path.write_text("a")
     path.chmod(0o444)
-    with pytest.raises(Refused, match="read-only"):
+    with pytest.raises(Refused, match="read-only") as refused:
         replace(str(path), "b", "a")
+    assert "make it writable" in refused.value.action
     path.chmod(0o644)
     home.chmod(0o500)
     with pytest.raises(Refused, match="nothing can be written"):
@@ -95,5 +99,8 @@ def test_what_a_killed_writer_left_goes_with_the_next_writing(home: Path) -> Non
     ):
         (home / name).write_text("")
     replace(str(path), "now", None)
+    (home / f"f.{gone.pid}.tieline").write_text("")
+    replace(str(path), None, "now")
+    path.write_text("now")
     left = sorted(one.name for one in home.iterdir())
     assert left == sorted(["f", f"f.{os.getppid()}.tieline", "f.x.tieline", f"g.{gone.pid}.tieline"])

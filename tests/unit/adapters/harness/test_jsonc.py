@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tieline.adapters.harness.jsonc import DEPTH_MAX, find, parse, skip
+from tieline.adapters.harness.jsonc import DEPTH_MAX, find, is_blank, parse, skip
 from tieline.errors import UsageError
 
 TEXT = '\ufeff// head\n{"a": [1, -2.5e3, "x\\n", null, true,], /* in */ "b": {"c": {}},}\n// tail'
@@ -51,6 +51,15 @@ def test_find_takes_the_last_of_equal_names_and_none_where_nothing_is() -> None:
 def test_skip_stops_at_what_is_neither_space_nor_comment() -> None:
     """A single slash is no comment."""
     assert skip(" // a\n/* b */ /x", 0, "f") == 14
+
+
+def test_blank_is_what_holds_no_value() -> None:
+    """A person may keep a note in a file that says nothing else."""
+    for text in ("", "\ufeff", " \r\n", "// a", "/* a */ // b\n"):
+        assert is_blank(text, "f")
+    assert not is_blank("// a\n{}", "f")
+    with pytest.raises(UsageError, match="no end"):
+        is_blank("/* a", "f")
 
 
 def test_parse_of_plain_json_equals_the_library() -> None:

@@ -17,7 +17,7 @@ def test_undone_takes_every_change_back() -> None:
 def test_save_and_load_return_the_same(home: Path) -> None:
     """Without records nothing is left."""
     folder = str(home / "t")
-    record = Record("d", (Splice(1, "é\r\n", ""),), (("a", "b"),), ("/x",), is_created=True)
+    record = Record("d", (Splice(1, "é\r\n", ""),), (("a", "b"),), ("/x",), is_created=True, before="b")
     save(folder, {"/f": record})
     assert load(folder) == {"/f": record}
     assert Path(path_in(folder)).stat().st_mode & 0o777 == 0o600
