@@ -210,6 +210,8 @@ class Acts(App[int]):
         self.memory.sent_now(draft)
         self.is_question = False
         writer.load(Draft())
+        if draft.to is not None:  # begun by a key of the pane: the next one is the pane's again
+            self.on_writer_left()
 
         async def send() -> None:
             try:

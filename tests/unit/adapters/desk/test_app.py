@@ -120,6 +120,8 @@ async def test_reply_goes_to_its_sender_with_its_correlation() -> None:
         port.arrive(message("m-1", "Is it green?", ask=True, state="replied"))
         await settle(app, pilot)
         assert "The recipient replied." in shown(app)
+        await pilot.press("4")
+        assert (app.pane, writer(app).text) == ("waits", ""), "the keys are the pane's again"
 
 
 async def test_looking_consumes_nothing_and_m_marks_as_read() -> None:
