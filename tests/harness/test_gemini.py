@@ -145,3 +145,57 @@ def test_idle_window_is_woken_by_a_waiter_that_its_model_started(
         request = model.with_text("Q-5005", SECONDS_MAX)
         assert request.seen.count("Q-5005", "user") == 1
         await_state(neighbour, sent["messageId"], "consumed")
+
+
+def test_subagent_is_not_shown_the_mail_of_its_session(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """Its hooks are the session's, whose own model gets the mail, once, when the subagent has ended."""
+    program = set_up(open_program("gemini", is_wired=False))
+    held = threading.Event()
+    task = {"agent_name": "generalist", "prompt": "Please SUBTASK-NOW"}
+    model.script("MAIN-NOW", Call("invoke_agent", task), Say("Main is done."))
+    model.script(
+        "SUBTASK-NOW",
+        Call("list_peers", {}, held),
+        Call("list_peers"),
+        Call("complete_task", {"result": {"response": "The subagent is done."}}),
+    )
+    with neighbour_of(shared, private_home) as neighbour, program.started("MAIN-NOW", "--yolo") as run:
+        peer = peer_of(program, neighbour)
+        model.with_text("SUBTASK-NOW")
+        sent = neighbour.send(peer, "Stop it. U-6006")
+        held.set()
+        request = model.with_text("U-6006", SECONDS_MAX)
+        assert request.seen.count("SUBTASK-NOW", "user") == 0
+        assert any("The subagent is done." in result for result in request.seen.results())
+        await_state(neighbour, sent["messageId"], "consumed")
+        ended = run.ended()
+        assert (ended.code, "Main is done." in ended.output) == (0, True), ended
+    assert [one.seen.count("U-6006") for one in model.requests].count(1) == 1
+    selves = {result.partition("peerId")[2][:50] for one in model.requests for result in one.seen.results()}
+    assert len(selves - {""}) == 1, "the subagent acts as the session's peer"
+
+
+def test_resumed_session_is_listed_under_its_id_and_gets_mail_with_its_prompt(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path
+) -> None:
+    """It is a root of its own, of the same session; what was said before is in its requests."""
+    program = set_up(open_program("gemini", is_wired=False))
+    model.script("FIRST-NOW", Call("list_peers"), Say("The first is done."))
+    model.script("SECOND-NOW", Say("The second is done."))
+    with neighbour_of(shared, private_home) as neighbour:
+        assert program.run("Please FIRST-NOW").code == 0
+        (first,) = [one for one in model.requests if one.seen.results()]
+        session = json.loads(first.seen.results()[0].partition("sessionId")[2].replace("\\", "")[2:40])
+        with program.window("--resume", "latest") as window:
+            window.until(*program.ready)
+            found = neighbour.until_listed(program.place.work.name)
+            sent = neighbour.send(found["peerId"], "The build is red. V-7007")
+            window.type("Please SECOND-NOW\r")
+            request = model.with_text("SECOND-NOW", SECONDS_MAX)
+            assert (request.seen.count("V-7007", "user"), request.seen.count("FIRST-NOW", "user")) == (1, 1)
+            await_state(neighbour, sent["messageId"], "consumed")
+            window.until("The second is done.")
+            (peer,) = [one for one in neighbour.peers() if one["harness"] == "gemini-cli"]
+            assert (peer["sessionId"], peer["peerId"]) == (session, found["peerId"])

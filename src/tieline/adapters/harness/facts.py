@@ -84,12 +84,13 @@ class CommandHook(NamedTuple):
 
     Attributes:
         event: The harness's name of the event; the word after `tieline hook HARNESS`.
-        tells: Whether the root is told of it also where no mail waits: behind the harness's back then, so
-            that nobody waits for it.
+        line: Whether the root is told of it where no mail waits, and whether the harness waits for that.
+        matcher: Of which tools, in the harness's own pattern; "" for all.
     """
 
     event: str
-    tells: bool = True
+    line: str
+    matcher: str = ""
 
 
 TOOL_HOOK_SECONDS_MAX: Final = 10
@@ -117,14 +118,6 @@ CODEX_HOOKS: Final = (
 )
 """Codex. It fails a hook, in silence, that names what its event does not have: the id of the subagent is
 only in the last two, and which thread the others come from is in the call's `_meta`."""
-GEMINI_HOOKS: Final = (
-    CommandHook("SessionStart"),
-    CommandHook("BeforeAgent"),
-    CommandHook("AfterTool", tells=False),
-    CommandHook("AfterAgent"),
-    CommandHook("SessionEnd"),
-)
-"""Gemini CLI has command hooks alone; between two tools nothing is started unless mail waits."""
 GUARD: Final = '"${TIELINE_HOME:-$HOME/.tieline}/mail/${GEMINI_SESSION_ID}"'
 """The flag of waiting mail, as `sh` reads it: a file of the session's id in the folder `mail`.
 
@@ -138,6 +131,21 @@ TELLING_LINE: Final = (
 """A hook that the harness waits for where mail waits, or where the root does not know the session yet.
 
 The inner braces matter: at a plain call the shell would keep copies of the harness's pipes open."""
+WAITED_LINE: Final = "f={guard}; {call} 2>/dev/null || exit 0"
+"""A hook that the harness waits for: what comes next depends on it."""
+GEMINI_SUBAGENT: Final = "invoke_agent"
+"""The tool by which the model of Gemini CLI starts a subagent."""
+GEMINI_HOOKS: Final = (
+    CommandHook("SessionStart", TELLING_LINE),
+    CommandHook("BeforeAgent", TELLING_LINE),
+    CommandHook("BeforeTool", WAITED_LINE, f"^{GEMINI_SUBAGENT}$"),
+    CommandHook("AfterTool", GUARDED_LINE, f"^(?!{GEMINI_SUBAGENT}$)"),
+    CommandHook("AfterTool", WAITED_LINE, f"^{GEMINI_SUBAGENT}$"),
+    CommandHook("AfterAgent", TELLING_LINE),
+    CommandHook("SessionEnd", TELLING_LINE),
+)
+"""Gemini CLI has command hooks alone; between two tools nothing is started unless mail waits. A subagent's
+hooks are its session's, so the root is told when one begins and ends: what waits is not the subagent's."""
 SHARED_CALL: Final = '{{ if [ -r "$f.client" ]; then set -- {words}; . "$f.client"; else {call}; fi; }}'
 """What a hook starts in a file that may name no place of this machine: the line that the root left there."""
 HOOK_CLIENT: Final = "shims/hook.py"

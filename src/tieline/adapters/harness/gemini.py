@@ -1,7 +1,7 @@
 """Gemini CLI: an extension folder for the person, `settings.json` for a project.
 
 Rule 1: between two tools nothing is started unless mail waits: the shell looks for a file first. Where none
-waits, the other hooks tell the root behind the harness's back.
+waits, the other hooks tell the root behind the harness's back, but for the begin and end of a subagent.
 Rule 2: a hook of ours never ends with a code that Gemini CLI takes for a refusal.
 Rule 3: the server stands in one file: named in two, Gemini CLI starts it twice. What lets the model use our
 tools unasked is a list of its own in `settings.json`, given with consent.
@@ -36,11 +36,9 @@ from tieline.adapters.harness.facts import (
     COMMAND_HOOK_MS_MAX,
     GEMINI_HOOKS,
     GUARD,
-    GUARDED_LINE,
     HOOK_CLIENT,
     SERVER,
     SHARED_CALL,
-    TELLING_LINE,
 )
 
 __all__ = ["HARNESS"]
@@ -58,14 +56,14 @@ def _folder(place: Place) -> str:
     return os.path.join(folder_of(place, "GEMINI_CLI_HOME", ""), ".gemini")
 
 
-def _groups(place: Place) -> dict[str, dict[str, Any]]:
-    """Return the hook group of each event."""
-    found = {}
+def _groups(place: Place) -> list[tuple[str, dict[str, Any]]]:
+    """Return each hook's event and group."""
+    found = []
     for hook in GEMINI_HOOKS:
-        line = TELLING_LINE if hook.tells else GUARDED_LINE
-        command = line.format(guard=_guard(place), call=_call(place, hook.event))
+        command = hook.line.format(guard=_guard(place), call=_call(place, hook.event))
         called = {"name": SERVER, "type": "command", "command": command, "timeout": COMMAND_HOOK_MS_MAX}
-        found[hook.event] = {"hooks": [called]}
+        matcher = {"matcher": hook.matcher} if hook.matcher else {}
+        found.append((hook.event, {**matcher, "hooks": [called]}))
     return found
 
 
@@ -90,7 +88,7 @@ def _files(place: Place) -> list[Document | Whole]:
     if place.project:
         settings = os.path.join(place.project, ".gemini", "settings.json")
         plain = Entry(("mcpServers", SERVER), server_entry(place))
-        hooks = [Entry(("hooks", event), group, is_element=True) for event, group in _groups(place).items()]
+        hooks = [Entry(("hooks", event), group, is_element=True) for event, group in _groups(place)]
         return [Document(settings, "json", (plain, *hooks, *allowed), _MARKS)]
     folder = os.path.join(_folder(place), "extensions", SERVER)
     manifest = {
@@ -99,7 +97,10 @@ def _files(place: Place) -> list[Document | Whole]:
         "description": "Messages between the coding agents of this machine.",
         "mcpServers": {SERVER: server_entry(place)},
     }
-    hooks_file = {"hooks": {event: [group] for event, group in _groups(place).items()}}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for event, group in _groups(place):
+        groups.setdefault(event, []).append(group)
+    hooks_file = {"hooks": groups}
     hooks_folder = os.path.join(folder, "hooks")
     folders = (folder, hooks_folder)
     return [

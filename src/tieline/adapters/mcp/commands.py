@@ -6,7 +6,9 @@ Rule 2: the first hook tells which session this is, and a later one when that ch
 Rule 3: a prompt in which mail stands that an answer of ours carried is no person's.
 Rule 4: Gemini CLI writes `<` and `>` of added context as `&lt;` and `&gt;`. A frame holds neither: both are
 escapes of JSON there, so what the model reads is what was sent.
-Rule 5: the event `Wait` is no harness's own: it is the command whose end wakes the session, by a text.
+Rule 5: a subagent of Gemini CLI fires its session's hooks, and nothing tells them apart but when it began and
+ended: meanwhile no hook between two tools brings mail, since the session's own model would not see it.
+Rule 6: the event `Wait` is no harness's own: it is the command whose end wakes the session, by a text.
 
 Source: reference/harnesses.md 4, 5, 6; Gemini CLI's reference of its hooks.
 """
@@ -36,6 +38,8 @@ _GEMINI_EVENTS: Final = {
     "AfterAgent": "Stop",
     "SessionEnd": "SessionEnd",
 }
+GEMINI_SUBAGENT: Final = "invoke_agent"
+"""The tool by which its model starts a subagent."""
 _MEMBERS: Final = {
     "prompt": "prompt",
     "tool_name": "tool",
@@ -68,6 +72,7 @@ class CommandHooks:
         self.waiting: Waiting | None = None
         self._runs: dict[str, str | None] = {}  # token: whose hook carries it
         self._frames: set[str] = set()  # of the last answer that lets a turn go on
+        self._subagent_count = 0  # of Gemini CLI, that work now
 
     async def take(self, harness: str, event: str, document: dict[str, Any], actor: Any) -> HookAnswer:
         """Do what a hook says.
@@ -84,7 +89,7 @@ class CommandHooks:
         payload = {name: document.get(member) for member, name in _MEMBERS.items() if member in document}
         if _FRAME.search(str(payload.get("prompt", ""))) and self._is_continued(str(payload["prompt"])):
             payload["prompt"] = _CONTINUED
-        known = _GEMINI_EVENTS.get(event, "") if self._harness == GEMINI else event
+        known = self._of_gemini(event, document.get("tool_name")) if self._harness == GEMINI else event
         call = HookCall.of(known, document.get("agent_id"), payload)
         reply = await self._hooks.take(call, self._operations, actor)
         self._settle_flag()
@@ -108,6 +113,14 @@ class CommandHooks:
             await self._publish(session)
             if self.flags is not None:
                 self.flags.open(session)
+
+    def _of_gemini(self, event: str, tool: object) -> str:
+        """Return our word for an event of Gemini CLI; "" where nothing is wanted of it."""
+        if event not in ("BeforeTool", "AfterTool"):
+            self._subagent_count = 0  # one that was cancelled may never have told its end
+        elif tool == GEMINI_SUBAGENT:
+            self._subagent_count = max(0, self._subagent_count + (1 if event == "BeforeTool" else -1))
+        return "" if self._subagent_count else _GEMINI_EVENTS.get(event, "")
 
     def _settle_flag(self) -> None:
         if self.flags is not None:

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tieline.adapters.harness.base import Document, Place, Whole, is_our_group
 from tieline.adapters.harness.facts import HOOK_CLIENT
@@ -21,6 +23,14 @@ def commands(place: Place) -> dict[str, str]:
     assert isinstance(file, Whole)
     groups = json.loads(file.text)["hooks"]
     return {event: group[0]["hooks"][0]["command"] for event, group in groups.items()}
+
+
+def groups_of(place: Place, event: str) -> list[dict[str, Any]]:
+    """Return the groups of one event."""
+    file = HARNESS.files(place)[1]
+    assert isinstance(file, Whole)
+    found: list[dict[str, Any]] = json.loads(file.text)["hooks"][event]
+    return found
 
 
 def with_client(place: Place, home: Path, code: str) -> Place:
@@ -48,6 +58,22 @@ def test_hook_between_tools_starts_nothing_without_mail(place: Make, home: Path)
     (home / ".tieline" / "mail").mkdir(parents=True)
     (home / ".tieline" / "mail" / "s1").touch()
     assert run(command, home) == (0, "started gemini AfterTool\n")
+
+
+def test_begin_and_end_of_a_subagent_are_told_and_waited_for(place: Make, home: Path) -> None:
+    """One hook of each tool's end fires, and one of a subagent's begin alone."""
+    client = with_client(place(), home, "print('started', *sys.argv[2:])")
+    before, (other, own) = groups_of(client, "BeforeTool"), groups_of(client, "AfterTool")
+    for group, event in ((before[0], "BeforeTool"), (own, "AfterTool")):
+        assert run(group["hooks"][0]["command"], home) == (0, f"started gemini {event}\n")
+        assert re.search(group["matcher"], "invoke_agent")
+        assert not re.search(group["matcher"], "mcp_invoke_agent_x")
+    assert [bool(re.search(other["matcher"], name)) for name in ("invoke_agent", "invoke_agent_2", "x")] == [
+        False,
+        True,
+        True,
+    ]
+    assert len(before) == 1
 
 
 def test_hook_at_a_turn_tells_the_root_behind_the_harness_where_no_mail_waits(
@@ -92,7 +118,7 @@ def test_hook_of_a_project_runs_the_line_that_the_root_left(place: Make, home: P
     """It starts in the time of a bare interpreter; without that line the whole command is started."""
     (settings,) = HARNESS.files(place(project="/p")._replace(command=("tieline",)))
     assert isinstance(settings, Document)
-    (line,) = [e.value["hooks"][0]["command"] for e in settings.entries if e.keys == ("hooks", "AfterTool")]
+    line = next(e.value["hooks"][0]["command"] for e in settings.entries if e.keys == ("hooks", "AfterTool"))
     (home / "bin").mkdir(exist_ok=True)
     (home / "bin" / "tieline").write_text('#!/bin/sh\necho whole "$@"\n')
     (home / "bin" / "tieline").chmod(0o755)
@@ -124,4 +150,5 @@ def test_files_of_a_project_are_its_settings(place: Make) -> None:
     (settings,) = HARNESS.files(place(project="/p"))
     assert isinstance(settings, Document)
     assert settings.path == "/p/.gemini/settings.json"
-    assert len([one for one in settings.entries if not one.extra]) == 1 + len(commands(place()))
+    groups = [group for event in commands(place()) for group in groups_of(place(), event)]
+    assert len([one for one in settings.entries if not one.extra]) == 1 + len(groups)

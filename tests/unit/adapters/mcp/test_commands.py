@@ -53,6 +53,22 @@ def test_hook_without_mail_answers_nothing() -> None:
     assert Commands().fire("Unknown") == {}
 
 
+def test_mail_is_not_given_to_a_subagent_of_gemini() -> None:
+    """Its hooks are its session's. What waits comes when the last has ended; one may never tell its end."""
+    bench = Commands()
+    bench.waiting = MAIL
+    for _ in range(2):
+        assert bench.fire("BeforeTool", tool_name="invoke_agent") == {}
+    assert bench.fire("AfterTool", tool_name="read_file") == {}
+    assert bench.fire("AfterTool", tool_name="invoke_agent") == {}
+    assert bench.asked("host.boundary") == []
+    assert "hookSpecificOutput" in bench.fire("AfterTool", tool_name="invoke_agent")
+    assert "hookSpecificOutput" in bench.fire("AfterTool", tool_name="read_file")
+    bench.fire("BeforeTool", tool_name="invoke_agent")
+    assert "hookSpecificOutput" in bench.fire("BeforeAgent", prompt="a person, who has cancelled it")
+    assert "hookSpecificOutput" in bench.fire("AfterTool", tool_name="read_file")
+
+
 def test_prompt_that_our_mail_made_is_no_person() -> None:
     """A turn that goes on with mail fires the prompt hook with it."""
     bench = Commands()
