@@ -21,7 +21,7 @@ from tieline.config import Scope
 from tieline.engine.directory import Place as Workplace
 from tieline.engine.directory import Root, is_in_scope
 from tieline.errors import Refusal, Refused
-from tieline.model.identity import Availability, Peer
+from tieline.model.identity import Availability, Descriptor, Peer
 from tieline.model.traits import NATIVE
 from tieline.runtime.signals import Watch
 from tieline.shell.intercom.post import ABLE
@@ -31,7 +31,7 @@ from tieline.wire.intercom.targets import shown_targets, target_of
 if TYPE_CHECKING:
     from tieline.runtime.intercom.intercom import Intercom
 
-__all__ = ["GLANCE_SECONDS_MAX", "LOOK_SECONDS_MAX", "Roster", "Row", "is_row_busy"]
+__all__ = ["GLANCE_SECONDS_MAX", "LOOK_SECONDS_MAX", "Roster", "Row", "is_row_busy", "takes_no_ask"]
 
 LOOK_SECONDS_MAX: Final = 5.0
 GLANCE_SECONDS_MAX: Final = 1.0
@@ -217,6 +217,16 @@ def is_row_busy(row: Row) -> bool | None:
     if isinstance(accepts, bool):
         return not accepts
     return None if not isinstance(status, str) or not status else not status.startswith("idle")
+
+
+def takes_no_ask(target: Descriptor, row: Row | None) -> bool:
+    """Return whether a question to this peer would wait behind its work.
+
+    Who is reached natively says so itself: a session that claims to be its twin may say what it likes.
+    """
+    if target.wire == NATIVE.name:
+        return target.is_busy
+    return row is not None and row.get("acceptsAsks") is False
 
 
 def _root(row: Row, shown: str) -> Root:

@@ -25,7 +25,13 @@ from tieline.model.receipt import Receipt, State
 from tieline.runtime import answers, render
 from tieline.runtime.calls import Actor, Reply
 from tieline.runtime.intercom.methods import Asked, ToolAttachment
-from tieline.runtime.intercom.roster import GLANCE_SECONDS_MAX, LOOK_SECONDS_MAX, Row, is_row_busy
+from tieline.runtime.intercom.roster import (
+    GLANCE_SECONDS_MAX,
+    LOOK_SECONDS_MAX,
+    Row,
+    is_row_busy,
+    takes_no_ask,
+)
 from tieline.runtime.sending import Wish, expires_ms, latest, settled, submit
 from tieline.runtime.signals import Watch
 from tieline.runtime.tools import PeerMessages, read_mail, refuse_failure, tool_message_id
@@ -364,8 +370,7 @@ async def _ask(one: _Call) -> Reply:
     with one.intercom.asking(one.peer):
         with one.node.waits.waiting(one.peer, None):
             target, first = await one.submit(to, reply_to=one.asked.reply_to, is_ask=True)
-        is_busy = row is not None and row.get("acceptsAsks") is False and one.asked.delivery is None
-        if is_busy:
+        if takes_no_ask(target, row) and one.asked.delivery is None:
             return await _peer_busy(one, target, first)
         with one.node.waits.waiting(one.peer, target.peer):
             return await _answer(one, target, first, session_id)

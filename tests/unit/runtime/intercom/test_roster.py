@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.runtime.intercom.kit import intercom_of, station, tool, until
+from tests.unit.runtime.intercom.kit import Station, intercom_of, station, tool, until
+from tests.unit.runtime.roots import call
 from tieline.errors import Refusal, Refused
 from tieline.model.identity import Peer
+from tieline.runtime.intercom import tool as tool_module
 from tieline.runtime.intercom.roster import _read_refused, is_row_busy
+from tieline.runtime.node import Node
 from tieline.runtime.options import RootOptions
 from tieline.runtime.root import Root
 
@@ -29,22 +32,24 @@ async def test_state_of_a_session_is_what_it_says(row: dict[str, object], is_bus
     assert is_row_busy(row) is is_busy
 
 
+async def neighbours(at: Station) -> list[Root]:
+    """Return two roots of one home, who reach each other natively and meet at the broker."""
+    roots = []
+    for alias in ("alice", "bob"):
+        options = RootOptions(
+            home=str(at.home / "h"), workspace=str(at.home), alias=alias, session="s-" + alias, host_pid=1
+        )
+        root = Root(await Node.open(options, at.environment))
+        at.stack.push_async_callback(root.close)
+        await intercom_of(root).roster.connected()
+        roots.append(root)
+    return roots
+
+
 async def test_root_that_is_reached_natively_is_listed_once_and_natively(private_home: Path) -> None:
     """The same agent on two wires is one entry, and a send over the intercom's name goes the native way."""
     async with station(private_home) as at:
-        roots = []
-        for alias in ("alice", "bob"):
-            from tieline.runtime.node import Node
-
-            options = RootOptions(
-                home=str(private_home / "h"), workspace=str(private_home), alias=alias, session="s-" + alias,
-                host_pid=1,
-            )  # fmt: skip
-            root = Root(await Node.open(options, at.environment))
-            at.stack.push_async_callback(root.close)
-            await intercom_of(root).roster.connected()
-            roots.append(root)
-        alice, bob = roots
+        alice, bob = await neighbours(at)
         await intercom_of(alice).roster.look()
         assert [(one["alias"], one["wire"]) for one in await alice.peers()] == [("bob", "native")]
         sent = await tool(alice, "send", to=intercom_of(bob).peer, message="one way")
@@ -52,6 +57,24 @@ async def test_root_that_is_reached_natively_is_listed_once_and_natively(private
         assert [one.content for one in await bob.inbox()] == ["one way"]
         (row,) = (await tool(alice, "list"))["sessions"]
         assert (row["wire"], row["peerId"]) == ("native", bob.who()["peerId"])
+
+
+async def test_session_that_claims_to_be_a_root_does_not_say_whether_that_takes_questions(
+    private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question to who is reached natively waits for its answer, whatever another session says of it."""
+    monkeypatch.setattr(tool_module, "ASK_WAIT_MS", 100)
+    async with station(private_home) as at:
+        alice, bob = await neighbours(at)
+        await intercom_of(alice).roster.look()
+        rows = intercom_of(alice).post.rows()
+        lying = {name: (member, {**row, "acceptsAsks": False}) for name, (member, row) in rows.items()}
+        monkeypatch.setattr(intercom_of(alice).post, "rows", lambda: lying)
+        to = intercom_of(bob).peer
+        assert (await tool(alice, "ask", to=to, message="green?"))["status"] == "pending"
+        await call(bob, "host.state", busy=True)
+        await until(lambda: any(one.is_busy for one in alice.node.book.roots()))
+        assert (await tool(alice, "ask", to=to, message="red?"))["reason"] == "peer_busy"
 
 
 async def test_names_of_the_wire_resolve_everywhere_and_the_gone_by_exact_id_alone(
