@@ -55,6 +55,7 @@ class Roster:
         self._intercom = intercom
         self._joined: dict[str, str] = {}  # session id to the instance that is shown
         self._seen: OrderedDict[str, Row] = OrderedDict()  # who was ever listed, the last ones
+        self._is_silent = False  # a broker did not answer the last look, or did not take us in
 
     async def look(self, seconds_max: float = LOOK_SECONDS_MAX) -> bool:
         """List anew at every broker that has us; return whether all answered in that while.
@@ -64,23 +65,36 @@ class Roster:
         post = self._intercom.post
         if not post.is_connected:
             return False
-        listed = asyncio.get_running_loop().create_future()
-        post.look(lambda: None if listed.done() else listed.set_result(None))
+        listed = asyncio.Event()
+
+        def answered() -> None:
+            self._is_silent = False
+            listed.set()
+
+        post.look(answered)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds_max):
-                await listed
-        return listed.done() and not listed.cancelled()
+            async with asyncio.timeout(self._patience(seconds_max)):
+                await listed.wait()
+        self._is_silent = not listed.is_set()
+        return listed.is_set()
+
+    def _patience(self, seconds_max: float) -> float:
+        """Return how long to wait for brokers: a second where the last wait was in vain."""
+        return min(seconds_max, GLANCE_SECONDS_MAX) if self._is_silent else seconds_max
 
     async def connected(self, seconds_max: float = LOOK_SECONDS_MAX) -> None:
         """Wait for a broker to have us, for a while."""
         intercom, loop = self._intercom, asyncio.get_running_loop()
-        deadline = loop.time() + seconds_max
+        deadline = loop.time() + self._patience(seconds_max)
         for member in intercom.post.members.values():
             member.hurry()
         while intercom.is_published and not intercom.fault:
             watch = Watch(intercom.stirred)
             left = deadline - loop.time()
-            if intercom.post.is_connected or left <= 0:
+            if intercom.post.is_connected:
+                return
+            if left <= 0:
+                self._is_silent = True
                 return
             await watch.wait(left)
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,11 @@ async def test_who_only_looks_waits_for_no_broker_longer_than_a_second(private_h
             assert caught.value.code == "PEER_OFFLINE"
             assert time.monotonic() - began < roster_module.LOOK_SECONDS_MAX / 2
         assert (await tool(root, "pending"))["asks"] == []
+        began = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(Refused, match="Intercom not connected"):
+                await tool(root, "send", to="bob", message="there?")
+        assert time.monotonic() - began < roster_module.LOOK_SECONDS_MAX, "it was silent before"
     finally:
         await root.close()
         silent.close()
@@ -198,5 +204,13 @@ async def test_list_that_a_broker_did_not_answer_is_not_called_empty(
         one = await at.root("one")
         assert (await tool(one, "list"))["text"] == tool_module.ALONE
         monkeypatch.setattr(tool_module, "GLANCE_SECONDS_MAX", 0.3)
-        monkeypatch.setattr(intercom_of(one).post, "look", lambda _done: None)
+        monkeypatch.setattr(roster_module, "GLANCE_SECONDS_MAX", 0.1)
+        waiting: list[Callable[[], None]] = []
+        monkeypatch.setattr(intercom_of(one).post, "look", waiting.append)
         assert (await tool(one, "list"))["text"] == tool_module.STALE
+        began = time.monotonic()
+        with pytest.raises(Refused):
+            await tool(one, "send", to="bob", message="there?")
+        assert time.monotonic() - began < roster_module.LOOK_SECONDS_MAX / 2, "one wait in vain is enough"
+        waiting[-1]()
+        assert intercom_of(one).roster._patience(5.0) == 5.0, "it speaks again"
