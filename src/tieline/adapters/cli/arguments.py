@@ -160,9 +160,12 @@ def milliseconds(text: str) -> int:
     """Return whole milliseconds for seconds given in decimal, 0 to one day.
 
     Raises:
-        ValueError: it is no such number; argparse says so with the option's name.
+        argparse.ArgumentTypeError: it is no such number.
     """
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
     if not 0 <= seconds <= SECONDS_MAX:
         raise argparse.ArgumentTypeError(f"must be 0 to {SECONDS_MAX} seconds, not {text}")
     return round(seconds * 1_000)

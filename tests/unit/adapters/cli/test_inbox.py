@@ -157,6 +157,7 @@ def test_inbox_wait_out_of_range_is_wrong_usage(run: Run, fake_root: Make, secon
     result = run("inbox", f"--wait={seconds}", "--json")
     assert result.code == 2
     assert result.json["error"]["code"] == "USAGE"
+    assert f"must be 0 to 86400 seconds, not {seconds}" in result.json["error"]["text"]
     assert root.requests == []
 
 
