@@ -16,7 +16,8 @@ import pytest
 from tests.harness.model import Call, ModelServer, Say
 from tests.harness.neighbour import Neighbour
 from tests.harness.programs import Program
-from tests.harness.shimmed import SECONDS_MAX, await_state
+from tests.harness.shimmed import SECONDS_MAX, await_state, shimmed
+from tests.harness.test_gemini import set_up
 
 Opener = Callable[..., Program]
 
@@ -117,6 +118,33 @@ def running(word: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+@pytest.mark.parametrize("harness", WORDS)
+def test_agent_that_is_set_up_as_well_is_one_peer(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path, harness: str
+) -> None:
+    """Its plugin or its own server stands aside: one address, one set of tools, mail shown once."""
+    program = open_program(harness, is_wired=False)
+    (set_up if harness == "gemini" else shimmed)(program)
+    model.script("BUSY-NOW", Call("list_peers"), Say("Listed them."))
+    model.script("B-2002", Say("Read it."))
+    with (
+        Neighbour(shared, private_home / "n", "reviewer") as neighbour,
+        edited(program, harness) as (editor, session),
+    ):
+        peer = neighbour.until_listed(program.place.work.name)
+        editor.prompt(2, session, "Please BUSY-NOW")
+        assert editor.answer(2)["stopReason"] == "end_turn"
+        (told,) = [one for one in model.requests if one.seen.results()]
+        assert peer["peerId"] in told.seen.results()[0]
+        offered = [one.name for one in told.seen.tools if one.name.endswith("list_peers")]
+        assert len(offered) == 1, offered
+        sent = neighbour.send(peer["peerId"], "The build is red. B-2002")
+        assert model.with_text("B-2002", SECONDS_MAX).seen.count("B-2002", "user") == 1
+        await_state(neighbour, sent["messageId"], "consumed")
+        assert [one["sessionId"] for one in neighbour.peers()] == [session]
+        editor.leave()
 
 
 @pytest.mark.parametrize("harness", WORDS)

@@ -164,8 +164,10 @@ def test_idle_agent_is_woken_and_its_second_prompt_waits_for_the_end_of_ours(
     assert MODEL_MARK in shown
     assert "The build is red." in shown
     woken.until(method="session/update")
-    status = neighbour.status(sent["messageId"])
-    assert "consumed" in str(status)
+    give_up = time.monotonic() + SECONDS_MAX
+    while "consumed" not in str(neighbour.status(sent["messageId"])):
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
     woken.prompt("next", 7)
     assert woken.until(id=7)["result"] == {"stopReason": "end_turn"}
     assert woken.prompts()[1] == "next"

@@ -4,6 +4,7 @@ Rule 1: an agent that ends by itself leaves what it started alone; one that was 
 when its client has left, takes its group with it.
 Rule 2: that holds although this process is killed outright: a guard in the shell, in a session of its own,
 waits for our end and then ends the group.
+Rule 3: it is told who serves its sessions, so that no other door of ours opens for them.
 
 Source: reference/harnesses.md 6, 9; docs/harnesses/acp.md.
 """
@@ -13,6 +14,8 @@ import os
 import signal
 import subprocess
 from typing import Final
+
+from tieline.runtime.proxied import PROXY_VARIABLE
 
 __all__ = ["CANNOT_EXECUTE", "KILLED", "NOT_FOUND", "Agent"]
 
@@ -65,8 +68,9 @@ class Agent:
         """
         pipe, loop = asyncio.subprocess.PIPE, asyncio.get_running_loop()
         # A session, for its group: uvloop cannot make a group alone.
+        environment = {**os.environ, PROXY_VARIABLE: str(os.getpid())}
         transport, streams = await loop.subprocess_exec(
-            _Streams, *words, stdin=pipe, stdout=pipe, stderr=None, start_new_session=True
+            _Streams, *words, stdin=pipe, stdout=pipe, stderr=None, start_new_session=True, env=environment
         )
         return cls(transport, streams)
 

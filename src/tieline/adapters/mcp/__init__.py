@@ -68,7 +68,7 @@ def main(argv: list[str]) -> int:
     given = vars(parser().parse_args(argv)) if argv else {}
     source, sink = take_over()
     outlet = Outlet(sink)
-    if aside.is_served(os.environ, os.getppid()):
+    if aside.is_served(os.environ, os.getppid()) or _is_proxied():
         return _stand_aside(source, outlet)
     answers = EarlyAnswers()
 
@@ -87,6 +87,15 @@ def main(argv: list[str]) -> int:
     inlet.run()
     serving = _import_serving()
     return int(serving.serve(inlet, outlet, answers, serving.Options(**given)))
+
+
+def _is_proxied() -> bool:
+    """Return whether `tieline acp` serves the sessions of the agent that started this."""
+    if aside.PROXY_VARIABLE not in os.environ:
+        return False
+    from tieline.runtime.proxied import is_proxied  # noqa: PLC0415 - who is not behind it does not pay for it
+
+    return is_proxied(os.environ)
 
 
 def _stand_aside(source: int, outlet: Outlet) -> int:

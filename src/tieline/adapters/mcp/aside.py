@@ -1,4 +1,4 @@
-"""A server that stands aside: its host's agent has our tools already, from a plugin of ours in that host.
+"""A server that stands aside: its host's agent has our tools already, from a plugin of ours or by a proxy.
 
 Some hosts start the servers that other agents' configurations name. A second root of the same session would
 be a second peer, with the same tools once more.
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["SERVED_VARIABLE", "answer", "is_served"]
+__all__ = ["PROXY_VARIABLE", "SERVED_VARIABLE", "answer", "is_served"]
 
 SERVED_VARIABLE = "TIELINE_SERVED_BY"
 """Names the process whose agent has our tools from a plugin: its number, in decimal."""
+PROXY_VARIABLE = "TIELINE_ACP"
+"""As in `runtime.proxied`, which is not imported where it is not set."""
 _METHOD_NOT_FOUND = -32601
 
 
@@ -50,5 +52,5 @@ def _outcome(method: object, params: object) -> "dict[str, Any]":
         result = constant_result(method, params if isinstance(params, dict) else {})
         result.pop("instructions", None)  # they explain tools that are not there
         return {"result": result | {"tools": []} if "tools" in result else result}
-    why = f"process {os.getppid()} has Tieline's tools from its own plugin; this server offers none"
+    why = f"process {os.getppid()} has Tieline's tools without this server, which offers none"
     return {"error": {"code": _METHOD_NOT_FOUND, "message": why, "data": {"code": "METHOD_NOT_FOUND"}}}

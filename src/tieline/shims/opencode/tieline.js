@@ -491,7 +491,11 @@ class Plugin {
   }
 }
 
+// Behind `tieline acp`, which serves the sessions of the agent that it started, a second door would be a second peer.
+const isProxied = () => process.env.TIELINE_ACP === String(process.ppid);
+
 export default async function tieline({ client, directory }) {
+  if (isProxied()) return {};
   const plugin = new Plugin(client, directory);
   const offered = [...TOOLS, INTERCOM];
   const tool = {};

@@ -554,7 +554,11 @@ function parentOf(ctx) {
   return parent?.parent ?? parent;
 }
 
+// Behind `tieline acp`, which serves the sessions of the agent that it started, a second door would be a second peer.
+const isProxied = () => process.env.TIELINE_ACP === String(process.ppid);
+
 export default function tieline(pi) {
+  if (isProxied()) return;
   process.env.TIELINE_SERVED_BY = String(process.pid);
   const session = new Session(pi);
   for (const tool of TOOLS) pi.registerTool(session.tool(tool));

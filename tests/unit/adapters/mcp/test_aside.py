@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tieline.adapters.mcp import aside
+from tieline.runtime.proxied import PROXY_VARIABLE
 
 
 def told(method: str, **members: Any) -> Any:
@@ -37,7 +38,7 @@ def test_answer_to_a_call_is_a_refusal_that_says_who_has_the_tools() -> None:
     """Nothing is done twice in two names."""
     error = told("tools/call", params={"name": "list_peers"})["error"]
     assert error["data"]["code"] == "METHOD_NOT_FOUND"
-    assert "its own plugin" in error["message"]
+    assert "without this server" in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -65,4 +66,21 @@ def test_served_server_opens_no_root_and_ends_with_its_input(private_home: Path)
     )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer.get("result", {}).get("tools") for answer in answers] == [None, [], None]
+    assert not home.exists()
+
+
+def test_server_of_an_agent_behind_the_proxy_opens_no_root(private_home: Path) -> None:
+    """Its sessions have one already. The proxy's own server, which says what it joins, is not meant."""
+    assert aside.PROXY_VARIABLE == PROXY_VARIABLE
+    home = private_home / "h"
+    done = subprocess.run(
+        ["tieline", "mcp"],
+        input=b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n',
+        env={**os.environ, "TIELINE_HOME": str(home), PROXY_VARIABLE: str(os.getpid())},
+        start_new_session=True,
+        capture_output=True,
+        timeout=30,
+        check=True,
+    )
+    assert json.loads(done.stdout)["result"]["tools"] == []
     assert not home.exists()
