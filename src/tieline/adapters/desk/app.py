@@ -20,7 +20,8 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.filter import LineFilter
+from textual.filter import LineFilter, NoColor
+from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Input, Static
 
 from tieline.adapters.desk import past
@@ -108,13 +109,22 @@ class Desk(Acts):
         self._own_context: contextvars.Context | None = None  # of the screen, while it is there
         self._looks = 0
         self._kept: dict[str, Any] = {}
+        self._is_small = False
+        self._left_by_size: Widget | None = None  # what had the keys before the terminal got too small
         self._guard = Guard()
         self.writer = Writer(id="writer")
         self._unsubscribe = port.subscribe(self.model.told)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters of every line: the package's, and our last look."""
-        return [*super().get_line_filters(), self._guard]
+        plain = [NoColor()] if self.no_color else []  # the package's own filter leaves greys
+        return [*super().get_line_filters(), *plain, self._guard]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Take no key but the leaving one while nothing of the desk can be seen."""
+        if self._is_small and action != "quit":
+            return False
+        return super().check_action(action, parameters)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Keep here what was copied; the terminal's own sequence for it would carry foreign text."""
@@ -362,7 +372,14 @@ class Desk(Acts):
     def on_resize(self, event: events.Resize) -> None:
         """Draw for the new size; one that is too small gets a sentence."""
         is_small = event.size.width < COLUMNS_MIN or event.size.height < ROWS_MIN
-        self.screen.set_class(is_small, "small")
+        if is_small and not self._is_small:
+            self._left_by_size = self.base.focused
+        self._is_small = is_small
+        for screen in self.screen_stack:
+            screen.set_class(is_small, "small")
+        if not is_small and self._left_by_size is not None:
+            self.call_after_refresh(self.base.set_focus, self._left_by_size)
+            self._left_by_size = None
         said = (
             f"This terminal has {event.size.width} columns and {event.size.height} rows; "
             f"the desk needs {COLUMNS_MIN} and {ROWS_MIN}. Your draft is kept."

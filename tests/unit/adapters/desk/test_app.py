@@ -259,7 +259,11 @@ async def test_draft_survives_arrival_modal_resize_and_restart() -> None:
         assert writer(app).draft == before
         await pilot.resize_terminal(40, 10)
         assert "the desk needs 60 and 16" in shown(app)
+        await pilot.press("2", "m", "r", "5")
         await pilot.resize_terminal(100, 30)
+        await pilot.pause()
+        assert (app.pane, port.sent("peer_messages")) == ("agents", []), "no key acts on what nobody sees"
+        assert app.focused is writer(app)
         assert writer(app).draft == before
     async with desk(port) as (again, pilot, _port):
         assert writer(again).draft == before
