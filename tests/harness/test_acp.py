@@ -23,6 +23,8 @@ Opener = Callable[..., Program]
 
 WORDS = {"gemini": ("-m", "gemini-2.5-flash", "--acp"), "opencode": ("acp",), "omp": ("acp",)}
 NAMES = {"gemini": "gemini-cli", "opencode": "opencode", "omp": "oh-my-pi"}
+KEEPS = ("session/load", "session/resume", "session/fork")
+"""How an agent makes a session of one that it knows. Gemini CLI has but the first, and fails at it."""
 END_SECONDS_MAX = 20.0
 
 
@@ -118,6 +120,37 @@ def running(word: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+@pytest.mark.parametrize("harness", ["opencode", "omp"])
+def test_session_that_is_loaded_resumed_or_forked_is_one_peer_with_the_tools(
+    open_program: Opener, model: ModelServer, shared: Path, private_home: Path, harness: str
+) -> None:
+    """In a new process, and once more in the same: the peer bears the session's id, a fork one of its own."""
+    program = open_program(harness, is_wired=False)
+    model.script("BUSY-NOW", Call("list_peers"), Say("Listed them."))
+    with Neighbour(shared, private_home / "n", "reviewer") as neighbour:
+        with edited(program, harness) as (editor, session):
+            editor.prompt(2, session, "Please BUSY-NOW")
+            editor.answer(2)
+            editor.leave()
+        with edited(program, harness) as (editor, other):
+            expected = {other}
+            for number, method in enumerate(KEEPS, 10):
+                editor.ask(number, method, sessionId=session, cwd=str(program.place.work), mcpServers=[])
+                made = editor.answer(number).get("sessionId", session)
+                assert (made != session) == (method == "session/fork")
+                expected.add(made)
+                model.script(f"AGAIN-{number}", Call("list_peers"), Say("Listed them."))
+                editor.prompt(number + 10, made, f"Please AGAIN-{number}")
+                editor.answer(number + 10)
+                peers = neighbour.peers()
+                assert sorted(one["sessionId"] for one in peers) == sorted(expected)
+                (peer,) = [one for one in peers if one["sessionId"] == made]
+                (*_, last) = [one.seen for one in model.requests if one.seen.count(f"AGAIN-{number}", "user")]
+                assert peer["peerId"] in last.results()[-1]
+                assert last.count("BUSY-NOW", "user") == 1, "the agent knows what was said before"
+            editor.leave()
 
 
 @pytest.mark.parametrize("harness", WORDS)
