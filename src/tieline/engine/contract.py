@@ -201,16 +201,22 @@ class Expose(msgspec.Struct, frozen=True):
 class Taken(msgspec.Struct, frozen=True):
     """Evidence that the model's context holds what `token` prepared. Answer: number of records consumed.
 
-    Writes the context journal before the consumed move, in one transaction.
+    Writes the context journal before the consumed move, in one transaction. After the time that the reader
+    named, or after `Untaken.may_come`, it still counts: for a record that another token has prepared
+    meanwhile when that one is given back.
     """
 
     token: str
 
 
 class Untaken(msgspec.Struct, frozen=True):
-    """The exposure of `token` failed; custody stays accepted. Answer: number of records freed."""
+    """The exposure of `token` failed; custody stays accepted. Answer: number of records freed.
+
+    With `may_come` it only shows no evidence in time.
+    """
 
     token: str
+    may_come: bool = False
 
 
 class UserPrompt(msgspec.Struct, frozen=True):

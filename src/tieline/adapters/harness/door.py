@@ -180,7 +180,7 @@ def _apply(changes: list[Change], home: str) -> None:
         folders = missing_folders(os.path.realpath(change.path)) if change.now is not None else []
         if change.record is not None:
             kept = tuple(old.folders) if old is not None else ()
-            records[change.path] = change.record._replace(folders=tuple(dict.fromkeys((*kept, *folders))))
+            records[change.path] = change.record._replace(folders=(*kept, *folders))
             ledger.save(home, records)
         replace(change.path, change.now, change.was)
         if change.now is None:

@@ -88,6 +88,8 @@ class Custody:
         self.peers: dict[str, Peer] = {self.root.id: self.root}
         self.mutes: dict[str, None] = {}
         self.exposures: dict[str, Exposure] = {}
+        self.lapsed: dict[str, tuple[int, ...]] = {}  # of tokens without evidence in time: it may still come
+        self.evident: set[int] = set()  # prepared, and there was late evidence of an earlier exposure
         self.couriers: dict[str, Courier] = {}
         self.timers = Timers()
         self.history = History()

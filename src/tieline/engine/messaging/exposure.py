@@ -3,7 +3,8 @@
 Rule 1: at most one exposure of a message is in flight.
 Rule 2: the context journal is written before the consumed move, in one transaction.
 Rule 3: a token without evidence is given back after the time that its reader named; showing its mail
-again is counted.
+again is counted. Evidence that comes later still counts: at once, or when whoever shows the mail by then
+gives it back.
 
 Source: DESIGN.md 3 "Exposure and consumption"; reference/native.md 2.8, 3.4 "context rendering";
 reference/reliability.md I9, I16.
@@ -23,7 +24,10 @@ from tieline.errors import Refusal
 from tieline.machine.inbox import BUSY, Stage, Step
 from tieline.model.message import Delivery
 
-__all__ = ["expose", "reconcile", "release", "take"]
+__all__ = ["LAPSED_MAX", "expose", "lapse", "reconcile", "release", "take"]
+
+LAPSED_MAX = 256
+"""Tokens whose evidence may still come; it is a help, and the oldest goes."""
 
 
 def expose(turn: Turn, command: Expose) -> None:
@@ -89,14 +93,17 @@ def _fits(turn: Turn, record: Record, command: Expose) -> bool:
 def take(turn: Turn, token: str) -> int:
     """The context holds what a token prepared: consume it; return how many records that were."""
     custody = turn.custody
+    late = custody.lapsed.pop(token, ())
     exposure = custody.exposures.pop(token, None)
-    if exposure is None:
-        return 0
+    cursors = late if exposure is None else exposure.cursors
     taken = 0
-    for cursor in exposure.cursors:
-        record = custody.records.get(cursor)
-        if record is not None and record.token == token:
+    for record in [custody.records[cursor] for cursor in cursors if cursor in custody.records]:
+        if late and record.stage is Stage.ACCEPTED:
+            turn.move_received(record, Step.PREPARE, token=token)
+        if record.token == token:
             taken += _consume(turn, record, token)
+        elif record.stage is Stage.PREPARED:
+            custody.evident.add(record.cursor)
     return taken
 
 
@@ -104,13 +111,14 @@ def _consume(turn: Turn, record: Record, token: str) -> bool:
     turn.record_context(record, conversation.context_record(record.envelope), token)
     if not turn.move_received(record, Step.CONSUME):
         return False
+    turn.custody.evident.discard(record.cursor)
     turn.custody.count("consumed")
     courier.owe(turn, record)
     return True
 
 
 def release(turn: Turn, token: str) -> int:
-    """An exposure failed, or shows no evidence: give its mail back; return how many records that were."""
+    """An exposure failed: give its mail back; return how many records that were."""
     custody = turn.custody
     exposure = custody.exposures.pop(token, None)
     if exposure is None:
@@ -120,8 +128,22 @@ def release(turn: Turn, token: str) -> int:
     for cursor in exposure.cursors:
         record = custody.records.get(cursor)
         if record is not None and record.token == token:
-            freed += turn.move_received(record, Step.RELEASE)
+            if cursor in custody.evident:
+                _consume(turn, record, token)
+            else:
+                freed += turn.move_received(record, Step.RELEASE)
     return freed
+
+
+def lapse(turn: Turn, token: str) -> int:
+    """An exposure shows no evidence in time: give its mail back; return how many records that were."""
+    lapsed, exposure = turn.custody.lapsed, turn.custody.exposures.get(token)
+    if exposure is None:
+        return 0
+    lapsed[token] = exposure.cursors
+    while len(lapsed) > LAPSED_MAX:
+        del lapsed[next(iter(lapsed))]
+    return release(turn, token)
 
 
 def reconcile(turn: Turn) -> None:

@@ -48,7 +48,7 @@ def tick(turn: Turn) -> None:
         elif kind is TimerKind.RETRY:
             outgoing.advance(turn, custody.records[cursor].route)
         elif kind is TimerKind.TOKEN:
-            custody.count("released", exposure.release(turn, name))
+            custody.count("released", exposure.lapse(turn, name))
         elif kind is TimerKind.COURIER:
             courier.pump(turn, name)
         else:

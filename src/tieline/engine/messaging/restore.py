@@ -106,6 +106,8 @@ def _resume(custody: Custody, told: dict[int, int], unsent: set[int], now: Momen
         for attempt, flight in custody.flights.items()
         if not flight.is_earlier
     }
+    custody.lapsed.clear()
+    custody.evident.clear()
     prepared: dict[str, list[int]] = {}
     for cursor, record in custody.records.items():
         record.trim()

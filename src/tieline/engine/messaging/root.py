@@ -266,7 +266,8 @@ class Messaging:
             case Taken():
                 turn.answer = exposure.take(turn, command.token)
             case Untaken():
-                turn.answer = exposure.release(turn, command.token)
+                end = exposure.lapse if command.may_come else exposure.release
+                turn.answer = end(turn, command.token)
             case UserPrompt():
                 self._custody.budgets.prompt(command.owner.id, self._custody.latest_cursor)
             case Mute():

@@ -46,5 +46,5 @@ def end(turn: Turn, command: EndRun) -> None:
         if turn.move_received(record, Step.END):
             courier.owe(turn, record)
     for token in [one for one, exposure in custody.exposures.items() if exposure.owner == owner]:
-        del custody.exposures[token]
+        custody.evident.difference_update(custody.exposures.pop(token).cursors)
     turn.write(RunRow(row.run, row.alias, row.capabilities, is_live=False, at_ms=turn.now.wall_ms))

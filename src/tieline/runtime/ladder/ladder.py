@@ -23,8 +23,8 @@ import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from tieline.engine.contract import Expose, Held, Taken, Untaken
-from tieline.errors import Refusal, TielineError
+from tieline.engine.contract import Held, Taken, Untaken
+from tieline.errors import TielineError
 from tieline.model.identity import Peer
 from tieline.model.message import Delivery
 from tieline.runtime.ladder.showing import Bounds, Prepared, prepared
@@ -68,12 +68,12 @@ class PushDoor(Protocol):
 
 
 class _Out(NamedTuple):
-    """A push in flight."""
+    """A push in flight; `first_ids` are of the messages that were never shown before."""
 
     token: str
     frames: frozenset[str]
     cursors: tuple[int, ...]
-    message_ids: frozenset[str]
+    first_ids: frozenset[str]
 
 
 class Ladder:
@@ -88,7 +88,7 @@ class Ladder:
         self._settled = asyncio.Event()
         self._out: _Out | None = None
         self._boundary_at: float | None = None
-        self._frames: OrderedDict[str, int | None] = OrderedDict()  # to cursors; None: there was evidence
+        self._frames: OrderedDict[str, str] = OrderedDict()  # to the token of their push
         self._pushed: OrderedDict[int, None] = OrderedDict()  # cursors: each is pushed once
         self._deaf_count = 0
 
@@ -127,17 +127,22 @@ class Ladder:
         """
         frames = set(_FRAME.findall(text))
         out = self._out
-        if out is not None and frames & out.frames:
-            return True, await self._took(out)
-        ours = [frame for frame in frames if frame in self._frames]
-        late = tuple(cursor for frame in ours if (cursor := self._frames[frame]) is not None)
-        self._frames.update(dict.fromkeys(ours))
-        return bool(ours), await self._took_late(late) if late else 0
+        tokens = {token for frame in frames if (token := self._frames.get(frame)) is not None}
+        consumed = 0
+        for token in sorted(tokens):  # one that is not in flight was given up, and shown after all
+            if out is not None and token == out.token and self._out is out:
+                consumed += await self._took(out)
+            else:
+                consumed += await self._node.ask_count(Taken(token))
+        return bool(tokens), consumed
 
     async def answered(self, message_id: str) -> int:
-        """The model answers a message: it has read it. Return how many messages are consumed by this."""
+        """The model answers a message: it has read it. Return how many messages are consumed by this.
+
+        What was shown before may have been read before: then its answer says nothing of this push.
+        """
         out = self._out
-        return await self._took(out) if out is not None and message_id in out.message_ids else 0
+        return await self._took(out) if out is not None and message_id in out.first_ids else 0
 
     # ------------------------------------------------------------ pushing
 
@@ -171,7 +176,7 @@ class Ladder:
             # Nothing was taken: it may go this way with a later look, but not for ever.
             for cursor in out.cursors:
                 self._pushed.pop(cursor, None)
-            await self._fall(out, is_again=False)
+            await self._fall(out, may_come=False)
             return
         await self._wait(out, door)
 
@@ -192,10 +197,10 @@ class Ladder:
             token,
             frozenset(frames),
             cursors,
-            frozenset(item.envelope.message_id for item in shown.held),
+            frozenset(item.envelope.message_id for item in shown.held if item.exposure_count == 1),
         )
-        for frame, cursor in zip(frames, cursors, strict=False):
-            _remember(self._frames, frame, cursor)
+        for frame in frames:
+            _remember(self._frames, frame, token)
         for cursor in cursors:
             _remember(self._pushed, cursor, None)
         self._out, self._boundary_at = out, None
@@ -218,38 +223,21 @@ class Ladder:
                 return
             await _within(self._settled, min(LOOK_S, evidence_s))
 
-    async def _fall(self, out: _Out, *, is_again: bool = True) -> None:
+    async def _fall(self, out: _Out, *, may_come: bool = True) -> None:
         self._out = None
         self._deaf_count += 1
         self._node.host.is_wake_out = False
-        await self._node.ask(Untaken(out.token))
-        if is_again:
+        await self._node.ask(Untaken(out.token, may_come))
+        if may_come:
             self.look()
 
     async def _took(self, out: _Out) -> int:
         self._out = None
         self._deaf_count = 0
         self._settled.set()
-        self._frames.update(dict.fromkeys(out.frames))
         consumed = await self._node.ask_count(Taken(out.token))
         self.look()
         return consumed
-
-    async def _took_late(self, cursors: tuple[int, ...]) -> int:
-        """A push that was given up was shown after all: what nobody else shows now is consumed."""
-        token = self._node.new_token()
-        owner = Peer(self._node.instance)
-        held = await self._node.ask(
-            Expose(
-                owner=owner,
-                token=token,
-                rung="push",
-                count_max=len(cursors),
-                bytes_max=PUSHED_BYTES_MAX,
-                cursors=cursors,
-            )
-        )
-        return 0 if isinstance(held, Refusal) else await self._node.ask_count(Taken(token))
 
 
 def _remember(held: "OrderedDict[Key, Value]", key: Key, value: Value) -> None:

@@ -7,6 +7,7 @@ from tieline.config import PREPARED_MS
 from tieline.engine.contract import (
     BeginRun,
     ContextRow,
+    EndRun,
     MoveRow,
     Outcome,
     PushReceipt,
@@ -14,6 +15,7 @@ from tieline.engine.contract import (
     Untaken,
 )
 from tieline.engine.conversation import context_record
+from tieline.engine.messaging.exposure import LAPSED_MAX
 from tieline.errors import Refusal
 from tieline.model.identity import Peer
 from tieline.model.message import Delivery
@@ -181,6 +183,65 @@ def test_token_without_evidence_is_given_back_in_time() -> None:
     bench.tick(1)
     assert bench.engine.counters["released"] == 1
     assert names(bench.expose("t3")) == ["m0"]
+
+
+@pytest.mark.clause("I16")
+def test_evidence_after_its_time_still_counts() -> None:
+    """What the model has read is not shown to it again, because the word of it came late."""
+    bench = filled(1)
+    bench.expose()
+    bench.tick(PREPARED_MS)
+    plan = bench.do(Taken("t1"))
+    assert plan.answer == 1
+    assert [type(row) for row in plan.rows] == [MoveRow, ContextRow, MoveRow]
+    assert bench.do(Taken("t1")).answer == 0
+    assert names(bench.expose("t2")) == []
+
+
+@pytest.mark.clause("I9", "I16")
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_late_evidence_of_mail_that_another_shows_counts_when_that_one_ends(is_taken: bool) -> None:
+    """It is consumed once, whether or not the other exposure reaches the model."""
+    bench = filled(2)
+    bench.expose(count_max=1)
+    assert bench.do(Untaken("t1", may_come=True)).answer == 1
+    assert bench.do(Untaken("t1", may_come=True)).answer == 0
+    bench.expose("t2")
+    assert bench.do(Taken("t1")).answer == 0
+    assert bench.engine.inbox_counts(A).prepared == 2
+    plan = bench.do(Taken("t2") if is_taken else Untaken("t2"))
+    assert plan.answer == (2 if is_taken else 1)
+    assert names(bench.expose("t3")) == ([] if is_taken else ["m1"])
+    moved = [row.message for row in bench.rows if isinstance(row, MoveRow) and row.state is State.CONSUMED]
+    assert len(moved) == len(set(moved)) == (2 if is_taken else 1)
+
+
+def test_late_evidence_of_what_was_consumed_meanwhile_moves_nothing() -> None:
+    """The other way was faster."""
+    bench = filled(1)
+    bench.expose()
+    bench.do(Untaken("t1", may_come=True))
+    bench.consume("t2")
+    assert (bench.do(Taken("t1")).answer, bench.groups[-1]) == (0, ())
+
+
+def test_late_evidence_is_waited_for_within_a_bound() -> None:
+    """Of the oldest token nothing is known any more; nor after a recovery, nor of a run that ended."""
+    bench = filled(1)
+    for number in range(LAPSED_MAX + 1):
+        bench.expose(f"t{number}")
+        bench.do(Untaken(f"t{number}", may_come=True))
+    assert bench.do(Taken("t0")).answer == 0
+    bench.engine.restore(bench.rows, bench.now)
+    assert bench.do(Taken(f"t{LAPSED_MAX}")).answer == 0
+    bench.do(BeginRun("run", "r", FREE.capabilities))
+    bench.offer("run-mail", recipient=RUN)
+    bench.expose("r1", RUN)
+    bench.do(Untaken("r1", may_come=True))
+    bench.expose("r2", RUN)
+    bench.do(Taken("r1"))
+    bench.do(EndRun("run"))
+    assert [bench.do(Taken(token)).answer for token in ("r1", "r2")] == [0, 0]
 
 
 @pytest.mark.clause("native-88")

@@ -199,6 +199,32 @@ async def test_push_is_evident_when_the_model_answers_the_message(private_home: 
         assert await call(bob, "host.answered", messageId=sent["messageId"]) == {"consumed": 1}
 
 
+async def test_push_is_not_evident_by_an_answer_to_what_was_shown_before(private_home: Path) -> None:
+    """The model may have read that elsewhere: of the rest of the push its answer says nothing."""
+    async with stage(private_home) as (alice, bob, door):
+        door.is_open = False
+        before = await alice.send("bob", "shown before")
+        await door.pushed()
+        await fallen(bob)
+        door.is_open = True
+        new = await alice.send("bob", "new")
+        assert "shown before" in await door.pushed(2)
+        assert await call(bob, "host.answered", messageId=before["messageId"]) == {"consumed": 0}
+        assert await call(bob, "host.answered", messageId=new["messageId"]) == {"consumed": 2}
+
+
+async def test_pushes_that_show_themselves_together_are_all_evident(private_home: Path) -> None:
+    """A host may put one that was given up and the one in flight into the same prompt."""
+    async with stage(private_home, evidence_s=0.1) as (alice, bob, door):
+        await alice.send("bob", "one")
+        first = await door.pushed()
+        await fallen(bob)
+        bob.node.ladder._evidence_s = 30.0
+        await alice.send("bob", "two")
+        second = await door.pushed(2)
+        assert await call(bob, "host.seen", text=first + second) == {"ours": True, "consumed": 2}
+
+
 async def test_push_evidence_is_our_frame_and_not_an_id_that_a_sender_chose(private_home: Path) -> None:
     """A person who types a word that is also a message id proves nothing."""
     async with stage(private_home) as (alice, bob, door):
