@@ -46,6 +46,12 @@ def pytest_configure() -> None:
         raise pytest.UsageError(NOT_AS_ROOT)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def base_of_temporary_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the base of every `tmp_path` before a test of its own sets where temporary files go."""
+    return tmp_path_factory.getbasetemp()
+
+
 @pytest.fixture
 def private_home() -> Iterator[Path]:
     """Give an empty folder of this test alone: mode 0700, its path at most 30 bytes where /tmp is used.

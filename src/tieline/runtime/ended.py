@@ -50,21 +50,34 @@ class Ended(NamedTuple):
     unsettled_count: int | None
     message_count: int | None
     fault: str
+    held_count: int | None = 0
 
 
 class Recovered(NamedTuple):
-    """What one ended instance left: unread messages, with `expired`, and sends that were not settled."""
+    """What one ended instance left: unread messages, with `expired`, and sends that were not settled.
+
+    `held` waited for the person's word and never arrived: without its text, as an agent's shell sees it.
+    """
 
     instanceId: str  # noqa: N815 - it is the name in the JSON shape
     sessionId: str  # noqa: N815 - the same
     messages: list[dict[str, Any]]
     sent: list[dict[str, Any]]
+    held: list[dict[str, Any]] = []  # noqa: RUF012 - a tuple's default, never written to
 
 
 def ended_instances(home: str) -> list[Ended]:
     """Return every ended instance below `home`, by id; damaged ones with what is wrong."""
     return [
-        Ended(one.instance, one.session, one.unread_count, one.unsettled_count, one.message_count, one.damage)
+        Ended(
+            one.instance,
+            one.session,
+            one.unread_count,
+            one.unsettled_count,
+            one.message_count,
+            one.damage,
+            one.held_count,
+        )
         for one in recovery.ended(home, now_ms=_now_ms())
     ]
 
@@ -86,6 +99,7 @@ def recover(home: str, instance: str, session: str | None = None) -> Recovered:
         found.identity.session_id,
         [_unread(item) for item in found.unread],
         [_sent(item) for item in found.unsettled],
+        [render.held(_held(item), is_personal=False) for item in found.held],
     )
 
 
@@ -134,7 +148,11 @@ def _now_ms() -> int:
 
 
 def _unread(item: recovery.Unread) -> dict[str, Any]:
-    held = Held(
+    return {**render.message(_held(item)), "expired": item.is_expired}
+
+
+def _held(item: recovery.Unread) -> Held:
+    return Held(
         item.cursor,
         item.envelope,
         item.receipt.state,
@@ -143,7 +161,6 @@ def _unread(item: recovery.Unread) -> dict[str, Any]:
         item.receipt,
         is_prepared=item.is_exposed,
     )
-    return {**render.message(held), "expired": item.is_expired}
 
 
 def _sent(item: recovery.EndedSend) -> dict[str, Any]:

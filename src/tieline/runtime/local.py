@@ -309,20 +309,11 @@ async def inbox(node: "Node", actor: Actor, asked: Inbox, _call: str | None) -> 
     shape = {**reply.result, "token": reply.taken, "unread": counts.unread}
     shape["prepared"] = counts.prepared - (len(messages) if asked.consume else 0)
     shape["held"] = [
-        held_shape(item, is_personal=not actor.is_in_tree) for item in node.engine.awaiting(peer)
+        render.held(item, is_personal=not actor.is_in_tree) for item in node.engine.awaiting(peer)
     ]
     if reply.result["remaining"] and messages:  # read on behind what was shown, not behind what was not
         shape["cursor"] = str(messages[-1]["sequence"])
     return Reply(shape)
-
-
-def held_shape(item: Held, *, is_personal: bool) -> dict[str, Any]:
-    """Return a message that waits for the person's word; what an agent's own shell asks has no text of it."""
-    shape = {**render.message(item), "contentBytes": item.envelope.content_bytes}
-    if not is_personal:
-        for name in ("content", "attachments", "topic"):
-            shape.pop(name, None)
-    return shape
 
 
 async def consent(node: "Node", actor: Actor, asked: ConsentParams, _call: str | None) -> Reply:

@@ -135,6 +135,15 @@ def message(item: Held) -> dict[str, Any]:
     )
 
 
+def held(item: Held, *, is_personal: bool) -> dict[str, Any]:
+    """Return a message that waits for the person's word; what an agent's own shell asks has no text of it."""
+    shape = {**message(item), "contentBytes": item.envelope.content_bytes}
+    if not is_personal:
+        for name in ("content", "attachments", "topic"):
+            shape.pop(name, None)
+    return shape
+
+
 def sent_message(item: Sent) -> dict[str, Any]:
     """Return an outbox record."""
     last = item.last_refusal

@@ -93,13 +93,18 @@ class EndedSend(msgspec.Struct, frozen=True):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What one ended instance left, for review."""
+    """What one ended instance left, for review.
+
+    Attributes:
+        held: What waited for the person's word when it ended: it never arrived, and nobody asks any more.
+    """
 
     identity: Identity
     unread: tuple[Unread, ...]
     sends: tuple[EndedSend, ...]
     message_count: int
     last_ms: int  # wall time of the latest row
+    held: tuple[Unread, ...] = ()
 
     @property
     def unsettled(self) -> tuple[EndedSend, ...]:
@@ -120,6 +125,7 @@ class Ended(msgspec.Struct, frozen=True):
     message_count: int | None
     unread_count: int | None
     unsettled_count: int | None
+    held_count: int | None
     damage: str = ""
 
 
@@ -282,31 +288,35 @@ def folded(identity: Identity, rows: Sequence[Row], now_ms: int) -> Recovered:
             case _:
                 continue
     unread: list[Unread] = []
+    held: list[Unread] = []
     sends: list[EndedSend] = []
     for cursor, message in messages.items():
         move = moves.get(cursor)
         receipt = _receipt(message, move)
         if message.box is Box.OUT:
             sends.append(_send(message, receipt, now_ms))
+        elif cursor in recorded:
+            continue
+        elif receipt.outcome == HELD:
+            held.append(_unread(message, move, receipt, now_ms))
         elif (
             receipt.state in (State.ACCEPTED, State.EXPIRED)
             and receipt.accepted_ms is not None  # what waited for a person's consent never arrived
-            and cursor not in recorded
         ):
-            is_expired = receipt.state is State.EXPIRED or 0 < message.expires_ms <= now_ms
-            is_exposed = move is not None and move.note == "prepared"
-            unread.append(
-                Unread(
-                    cursor,
-                    message.envelope,
-                    receipt,
-                    message.at_ms,
-                    message.expires_ms,
-                    is_expired,
-                    is_exposed,
-                )
-            )
-    return Recovered(identity, tuple(unread), tuple(sends), len(messages), last_ms)
+            unread.append(_unread(message, move, receipt, now_ms))
+    return Recovered(identity, tuple(unread), tuple(sends), len(messages), last_ms, tuple(held))
+
+
+def _unread(message: MessageRow, move: MoveRow | None, receipt: Receipt, now_ms: int) -> Unread:
+    return Unread(
+        message.cursor,
+        message.envelope,
+        receipt,
+        message.at_ms,
+        message.expires_ms,
+        is_expired=receipt.state is State.EXPIRED or 0 < message.expires_ms <= now_ms,
+        is_exposed=move is not None and move.note == "prepared",
+    )
 
 
 def _send(message: MessageRow, receipt: Receipt, now_ms: int) -> EndedSend:
@@ -368,9 +378,9 @@ def ended(home: str, *, now_ms: int = 0) -> list[Ended]:
         except Refused as refused:
             if refused.code in ("STILL_ALIVE", "UNKNOWN_TARGET"):
                 continue
-            found.append(Ended(instance, "", 0, 0, None, None, None, damage=str(refused)))
+            found.append(Ended(instance, "", 0, 0, None, None, None, None, damage=str(refused)))
         except TielineError as error:
-            found.append(Ended(instance, "", 0, 0, None, None, None, damage=str(error)))
+            found.append(Ended(instance, "", 0, 0, None, None, None, None, damage=str(error)))
         else:
             identity = recovered.identity
             found.append(
@@ -382,6 +392,7 @@ def ended(home: str, *, now_ms: int = 0) -> list[Ended]:
                     recovered.message_count,
                     len(recovered.unread),
                     len(recovered.unsettled),
+                    len(recovered.held),
                 )
             )
     return found

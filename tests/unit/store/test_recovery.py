@@ -93,9 +93,14 @@ def test_recover_shows_unsettled_sends(home: Path, make: Maker) -> None:
 
 
 def test_recover_leaves_out_what_its_person_never_let_in(home: Path, make: Maker) -> None:
-    """Held, denied and held until too late is no mail of theirs; let in and unread is."""
+    """Held, denied and held until too late is no mail of theirs; let in and unread is.
+
+    What nobody said a word about is named apart, so that a person knows of it.
+    """
     make(HELD_LEFT)
     recovered = recover(str(home), INSTANCE)
+    assert [(one.cursor, one.receipt.state) for one in recovered.held] == [(1, State.PENDING)]
+    assert [item.held_count for item in ended(str(home))] == [1]
     assert [one.envelope.message_id for one in recovered.unread] == [message(6).envelope.message_id]
 
 

@@ -45,7 +45,10 @@ def run(options: Namespace) -> int:
         _show(found)
     flush()
     if not options.json:
-        note(f"{len(found.messages)} unread, {len(found.sent)} sent and not settled; nothing was changed")
+        held = f", {len(found.held)} held" if found.held else ""
+        note(
+            f"{len(found.messages)} unread, {len(found.sent)} sent and not settled{held}; nothing was changed"
+        )
     return 0
 
 
@@ -63,6 +66,11 @@ def _show(found: Recovered) -> None:
         if content is not None:
             write(block(content))
 
+    for item in found.held:
+        name = line(item.get("fromAlias") or item.get("from", "?"), 64)
+        write(f"held  from {name}  id {line(item.get('messageId', ''), 256)}")
+        write("  the agent ended before you let it in or sent it away: it never arrived; ask its sender")
+
 
 def _shape(item: Ended) -> dict[str, object]:
     return {
@@ -70,6 +78,7 @@ def _shape(item: Ended) -> dict[str, object]:
         "sessionId": item.session,
         "unread": item.unread_count,
         "unsettled": item.unsettled_count,
+        "held": item.held_count,
         "messages": item.message_count,
         "fault": item.fault or None,
     }
@@ -83,7 +92,7 @@ def _list(home: str, options: Namespace) -> int:
     found = [
         item
         for item in ended_instances(home)
-        if options.all or item.unread_count or item.unsettled_count or item.fault
+        if options.all or item.unread_count or item.unsettled_count or item.held_count or item.fault
     ]
     if options.json:
         write_json("recover", {"instances": [_shape(item) for item in found]})
@@ -92,7 +101,8 @@ def _list(home: str, options: Namespace) -> int:
             (
                 line(item.instance, 128),
                 f"{_count(item.unread_count)} unread",
-                f"{_count(item.unsettled_count)} not settled",
+                f"{_count(item.unsettled_count)} not settled"
+                + (f", {item.held_count} held" if item.held_count else ""),
                 line(item.fault or f"session {item.session}", 200),
             )
             for item in found

@@ -40,10 +40,12 @@ def test_recover_without_name_lists_what_needs_a_person(run: Run, monkeypatch: p
         Ended("i-1", "s", 2, 1, 9, ""),
         Ended("i-2", "s", 0, 0, 9, ""),
         Ended("i-3", "", None, None, None, "damaged"),
+        Ended("i-4", "s", 0, 0, 1, "", 1),
     ]
     monkeypatch.setattr(f"{MODULE}.ended_instances", lambda home: found)
     result = run("recover")
-    assert [row.split()[0] for row in result.out.splitlines()] == ["i-1", "i-3"]
+    assert [row.split()[0] for row in result.out.splitlines()] == ["i-1", "i-3", "i-4"]
+    assert "0 not settled, 1 held" in result.out.splitlines()[2]
     assert result.out.splitlines()[1].split() == [
         "i-3",
         "unknown",
@@ -61,10 +63,24 @@ def test_recover_without_name_lists_what_needs_a_person(run: Run, monkeypatch: p
         "sessionId": "s",
         "unread": 2,
         "unsettled": 1,
+        "held": 0,
         "messages": 9,
         "fault": None,
     }
-    assert [item["instanceId"] for item in shape] == ["i-1", "i-3"]
+    assert [item["instanceId"] for item in shape] == ["i-1", "i-3", "i-4"]
+
+
+def test_recover_names_what_waited_for_the_persons_word_without_its_text(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never arrived: who sent it and under which id is all that is told."""
+    held = {"messageId": "m-5", "from": "peer-x", "fromAlias": ESCAPE, "contentBytes": 9}
+    monkeypatch.setattr(f"{MODULE}.recover", lambda *_words: Recovered("i-1", "s-1", [], [], [held]))
+    result = run("recover", "i-1")
+    assert "id m-5" in result.out
+    assert "never arrived; ask its sender" in result.out
+    assert "\x1b" not in result.out
+    assert "1 held; nothing was changed" in result.err
 
 
 def test_recover_all_lists_finished_ones_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
