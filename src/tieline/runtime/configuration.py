@@ -9,6 +9,7 @@ Rule 3: standard library only: a person pays this start every time.
 Source: reference/reliability.md S1; reference/native.md 1P; DESIGN.md 3, 4.
 """
 
+import contextlib
 import errno
 import os
 import stat
@@ -92,7 +93,7 @@ def replace_configuration(home: str, text: str, was: str) -> None:
 
     Args:
         home: TIELINE_HOME, absolute; made where it is missing.
-        text: The new configuration; "" removes the file.
+        text: The new configuration; "" removes the file, and a home that nothing else is in.
         was: What it was read as; "" where there was no file.
 
     Raises:
@@ -107,6 +108,8 @@ def replace_configuration(home: str, text: str, was: str) -> None:
         if not text:
             if os.path.lexists(configuration_path(home)):
                 os.unlink(path)
+            with contextlib.suppress(OSError):  # most have more in it
+                os.rmdir(home)
             return
         mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o600
         _replace(path, text.encode(), mode)

@@ -103,7 +103,11 @@ def test_replace_makes_a_private_file_and_removes_it(path: Path) -> None:
     replace_configuration(str(home), "# a\n", "")
     assert (home.stat().st_mode & 0o777, (home / "config.toml").stat().st_mode & 0o777) == (0o700, 0o600)
     replace_configuration(str(home), "", "# a\n")
-    assert os.listdir(home) == []
+    assert not home.exists()
+    (path.parent / "other").write_text("")
+    replace_configuration(str(path.parent), "# a\n", "")
+    replace_configuration(str(path.parent), "", "# a\n")
+    assert os.listdir(path.parent) == ["other"]
 
 
 def test_replace_of_what_somebody_changed_meanwhile_is_refused(path: Path) -> None:

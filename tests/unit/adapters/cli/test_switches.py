@@ -40,16 +40,45 @@ def test_switch_turned_on_and_off_gives_the_same_bytes(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["wires = {intercom = {enabled = true}}\n", "wires = {pi_peers = {accept='ask'}}\n"]
+    "text",
+    [
+        "wires = {intercom = {enabled = true}}\n",
+        "wires = { } # mine\r\n[limits]\r\nrate_burst=3\r\n",
+        "wires = {pi_peers = {accept='ask'}}",
+        "[wires]\npi_peers = { }\n",
+        '[wires.intercom]\naccept = "ask"\n[wires.pi_peers]',
+        "[wires.pi_peers] # a\n# b",
+    ],
 )
-def test_switch_in_a_table_of_one_value_stays_as_false(text: str) -> None:
-    """Where nothing can be marked the wire is off afterwards, and everything else as it was."""
-    on = switched_on(text, "pi_peers")
+def test_switch_of_both_wires_goes_without_a_trace_in_any_order(text: str) -> None:
+    """Also in a table of one value, whose line says what it was, and after a line that had no end."""
+    for first, last in (("pi_peers", "intercom"), ("intercom", "pi_peers")):
+        wires = [one for one in (first, last) if not is_on(text, one)]
+        on = text
+        for wire in wires:
+            on = switched_on(on, wire)
+            assert switched_on(on, wire) == on
+        for wire in reversed(wires):
+            on = switched_off(on, wire)
+        assert on == text
+
+
+@pytest.mark.parametrize("text", ["wires = {}\n", "wires = { pi_peers = { enabled = false } }\n"])
+def test_switch_in_one_value_goes_in_the_order_that_it_came_in(text: str) -> None:
+    """What was switched on last stays on while the first goes."""
+    on = switched_on(switched_on(text, "pi_peers"), "intercom")
+    off = switched_off(on, "pi_peers")
+    assert (is_on(off, "pi_peers"), is_on(off, "intercom")) == (False, True)
+    assert switched_off(off, "intercom") == text
+
+
+@pytest.mark.parametrize("change", [("accept='ask'", "accept='all'"), ('before: "', "before: ")])
+def test_switch_in_a_line_that_a_person_changed_since_stays_as_false(change: tuple[str, str]) -> None:
+    """Then the wire is off, and everything else as it is."""
+    on = switched_on("wires = {pi_peers = {accept='ask'}}\n", "pi_peers").replace(*change, 1)
     off = tomllib.loads(switched_off(on, "pi_peers"))
     assert off["wires"]["pi_peers"].pop("enabled") is False
-    before = tomllib.loads(text)
-    before["wires"].setdefault("pi_peers", {})
-    assert off == before
+    assert list(off["wires"]["pi_peers"]) == ["accept"]
 
 
 def test_switch_beside_a_text_that_looks_like_ours_becomes_false() -> None:
