@@ -71,8 +71,8 @@ def switched_off(text: str, wire: str) -> str:
         for _ in range((before != "") + is_open):
             before = before.removesuffix(end)
         return before + rest
-    before = _with_line_before(text, wire)
-    return before or _without_our_line(text, wire) or _edited(text, wire, is_enabled=False)
+    restored = _with_line_before(text, wire)
+    return restored or _without_our_line(text, wire) or _edited(text, wire, is_enabled=False)
 
 
 def _with_line_before(text: str, wire: str) -> str | None:
