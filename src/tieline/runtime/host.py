@@ -1,6 +1,7 @@
 """What the host of a root said of itself: busy, paused, its runs, its answers; and when to wake it.
 
-Rule 1: one wake at a time: none is told again until the host was busy or asked for a boundary.
+Rule 1: one wake at a time for the session, and one for each run: none is told again until the host was busy
+or asked for a boundary of it.
 Rule 2: a wake needs `auto`, an idle and unpaused host, and mail that is not passive, not muted and
     not at the automatic limit; a steering message may also be told to a busy host.
 Rule 3: a run's token is bound to that run, dead at its end, and never leaves this process but to the host.
@@ -70,6 +71,7 @@ class Host:
         self.activity = "idle"
         self.context_percent: int | None = None
         self.is_wake_out = False
+        self.runs_woken: set[str] = set()
         self.is_parked = False  # this session ends now, and will be resumed
         self.hooks: HookDoor | None = None  # what serves the commands of its hooks
         self.answers: dict[str | None, Answers] = {}
@@ -85,18 +87,29 @@ class Host:
         if is_busy is not None:
             if is_busy:
                 self.is_wake_out = False
+                self.runs_woken.clear()
                 if self.pause == "cancelled":
                     self.pause = None
             self.is_busy = is_busy
             self.activity = "thinking" if is_busy else "idle"
 
-    def may_wake(self, *, is_steering: bool) -> bool:
-        """Return whether a wake may be told now."""
-        if self.is_wake_out or self.pause is not None:
+    def may_wake(self, *, is_steering: bool, run: str | None = None) -> bool:
+        """Return whether a wake of the session, or of a run, may be told now."""
+        is_out = self.is_wake_out if run is None else run in self.runs_woken
+        if is_out or self.pause is not None:
             return False
         if self.is_busy:
             return is_steering
         return self.is_automatic
+
+    def note_wake(self, run: str | None, *, is_out: bool) -> None:
+        """Remember that a wake was told, or that the host asked for a boundary since."""
+        if run is None:
+            self.is_wake_out = is_out
+        elif is_out:
+            self.runs_woken.add(run)
+        else:
+            self.runs_woken.discard(run)
 
     def begin(self, run: str, token: str) -> None:
         """Bind a fresh token to a run."""
@@ -105,6 +118,7 @@ class Host:
     def end(self, run: str) -> None:
         """Let a run's token die."""
         self._tokens.pop(run, None)
+        self.runs_woken.discard(run)
         self.scopes.pop(run, None)
         self.answers.pop(run, None)
 

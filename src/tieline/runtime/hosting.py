@@ -196,7 +196,7 @@ async def boundary(node: "Node", _actor: Actor, asked: Boundary, _call: str | No
         raise Refused("INVALID_PARAMS", "bytesMax is 1024 to 1048576")
     if not 1_000 <= evidence_ms <= EVIDENCE_MS_MAX:
         raise Refused("INVALID_PARAMS", f"evidenceMs is 1000 to {EVIDENCE_MS_MAX}")
-    node.host.is_wake_out = False
+    node.host.note_wake(asked.run, is_out=False)
     if asked.run is None:
         node.ladder.passed()
     # What was pushed is on its way and comes first: this boundary shows nothing beside it.

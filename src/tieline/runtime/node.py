@@ -268,8 +268,8 @@ class Node:
         envelope = found[0].envelope
         if envelope.automatic_depth >= self.settings.limits.automatic_replies:
             return
-        if self.host.may_wake(is_steering=envelope.delivery == "steer"):
-            self.host.is_wake_out = True
+        if self.host.may_wake(is_steering=envelope.delivery == "steer", run=owner.run):
+            self.host.note_wake(owner.run, is_out=True)
             self._tell_doors("wake", inspect.wake(self.engine, found[0]))
 
     def tell_window_event(self, shape: dict[str, Any]) -> None:

@@ -32,6 +32,22 @@ def test_wake_of_a_busy_host_is_for_steering_only() -> None:
     assert not one.may_wake(is_steering=False)
 
 
+def test_wake_of_a_run_is_out_until_its_boundary_a_new_turn_or_its_end() -> None:
+    """It is another's than that of the session."""
+    one = host()
+    for end in (
+        lambda: one.note_wake("r", is_out=False),
+        lambda: one.state(is_busy=True, pause=None, has_pause=False),
+        lambda: one.end("r"),
+    ):
+        one.state(is_busy=False, pause=None, has_pause=False)
+        one.note_wake("r", is_out=True)
+        assert not one.may_wake(is_steering=True, run="r")
+        assert one.may_wake(is_steering=True)
+        end()
+        assert one.may_wake(is_steering=True, run="r")
+
+
 @pytest.mark.clause("native-116")
 def test_new_turn_clears_cancelled_and_the_wake() -> None:
     """A new turn clears `cancelled`, nothing else."""

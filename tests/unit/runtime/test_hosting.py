@@ -131,6 +131,27 @@ async def test_wake_is_told_once_until_the_host_took_it(private_home: Path) -> N
         assert told.count("wake") == 2
 
 
+@pytest.mark.clause("native-116")
+async def test_wake_of_a_run_takes_none_from_its_session(private_home: Path) -> None:
+    """Each has one that is outstanding; under notify the host is told of a run's mail all the same."""
+    for idle in ("auto", "notify"):
+        async with two(private_home, idle_behavior=idle) as (alice, bob):
+            child = (await call(bob, "host.run_begin", run="child"))["peerId"]
+            told: list[tuple[str, object]] = []
+            note = told.append
+            bob.operations.subscribe(lambda kind, params, note=note: note((kind, params.get("runId"))))
+            for to in (child, child, "bob", "bob"):
+                await alice.send(to, "x")
+            wakes = [run for kind, run in told if kind == "wake"]
+            assert wakes == (["child", None] if idle == "auto" else [])
+            assert [kind for kind, _ in told].count("peer_update") == 4
+            await call(bob, "host.boundary", kind="tool")
+            shown = await call(bob, "host.boundary", kind="tool", run="child")
+            assert len(shown["messageIds"]) == 2
+            await alice.send(child, "y")
+            assert len([kind for kind, _ in told if kind == "wake"]) == (3 if idle == "auto" else 0)
+
+
 async def test_wake_counts_and_names_what_waits(private_home: Path) -> None:
     """As many ids as the count says, up to a bound; what a boundary has already is neither."""
     limits = {"rate_per_second": 1_000, "rate_burst": 1_000, "inbox_messages": 64}
