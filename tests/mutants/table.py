@@ -19,6 +19,9 @@ INCOMING = UNIT + "engine/messaging/test_incoming.py::test_"
 JOURNAL = UNIT + "store/journal/test_journal.py::test_"
 HERE = "tests/mutants/test_table.py::test_"
 SCRIPTS = "tests/scripts/test_"
+LADDER = (
+    "tests/property/test_ladder.py::test_ladder_shows_a_message_again_only_without_evidence_and_loses_none"
+)
 PLACE = "tests/sim/test_brokers.py::test_histories_of_a_place_break_no_promise[0]"
 
 
@@ -471,6 +474,72 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (INCOMING + "question_that_crosses_several_of_ours_is_judged_by_the_least_id",),
     ),
+    Mutant(
+        "I16",
+        "a push is pushed again while it may still show itself",
+        (
+            Patch(
+                "runtime/ladder/ladder.py",
+                "            and item.cursor not in self._pushed\n",
+                "",
+            ),
+        ),
+        (LADDER,),
+        "pushed twice",
+    ),
+    Mutant(
+        "I9",
+        "a push that is in flight is given to the next rung",
+        (
+            Patch(
+                "runtime/ladder/ladder.py",
+                "            if now() - since >= evidence_s or",
+                "            if now() - since >= LOOK_S or",
+            ),
+        ),
+        (LADDER,),
+        "in flight by push",
+    ),
+    Mutant(
+        "I16",
+        "evidence that comes late is forgotten",
+        (
+            Patch(
+                "engine/messaging/exposure.py",
+                "    late = custody.lapsed.pop(token, ())\n",
+                "    late: tuple[int, ...] = ()\n",
+            ),
+        ),
+        (LADDER,),
+        "there was evidence",
+    ),
+    Mutant(
+        "I16",
+        "an answer that the harness's pipe lost counts as read",
+        (
+            Patch(
+                "adapters/mcp/hooks.py",
+                "        return await self._operations.unflushed(token)\n",
+                "        return await self._operations.flushed(token)\n",
+            ),
+        ),
+        (LADDER,),
+        "was not shown",
+    ),
+    Mutant(
+        "I16",
+        "what a push shows late is a person's prompt",
+        (
+            Patch(
+                "runtime/ladder/ladder.py",
+                "        return bool(tokens), consumed\n",
+                "        return out is not None and out.token in tokens, consumed\n",
+            ),
+        ),
+        (LADDER,),
+        "person's",
+    ),
 )
 """Those of the reference's list that concern messages and the native wire, in its order;
-then what the histories of a place must convict, by the invariant that is broken."""
+then what the histories of a place and the schedules of the ladder must convict, by the invariant that is
+broken."""
