@@ -4,22 +4,34 @@ Rule 1: what is read is a regular file of at most 1 MiB, ours or root's, that no
 may write it decides with whom the agents speak. It may be a link. A group that may write the file but not
 enter the home, as umask 002 leaves it, can do nothing.
 Rule 2: a file that cannot be read is an error with a code, never the same as no file.
-Rule 3: standard library only: a person pays this start every time.
+Rule 3: who changes what `setup` keeps in a home does it alone, so that two at once lose nothing of either;
+what a writer left beside its file when it was killed goes with the next writing.
+Rule 4: standard library only: a person pays this start every time.
 
 Source: reference/reliability.md S1; reference/native.md 1P; DESIGN.md 3, 4.
 """
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
 from typing import Final
 
 from tieline.errors import Refused, UsageError
 
-__all__ = ["BYTES_MAX", "configuration_path", "configuration_text", "replace_configuration"]
+__all__ = [
+    "BYTES_MAX",
+    "alone",
+    "configuration_path",
+    "configuration_text",
+    "replace_configuration",
+    "swept",
+]
 
 BYTES_MAX: Final = 1_048_576
+_SUFFIX: Final = ".new"
 # Without O_NONBLOCK a pipe that stands at the name would hold the reader for ever.
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -102,24 +114,62 @@ def replace_configuration(home: str, text: str, was: str) -> None:
     """
     path = os.path.realpath(configuration_path(home))
     try:
-        os.makedirs(home, mode=0o700, exist_ok=True)
-        if configuration_text(home) != was:
-            raise UsageError(f"{path} was changed by somebody else just now: look at it, then try again")
-        if not text:
+        with alone(home):
+            os.makedirs(home, mode=0o700, exist_ok=True)
+            if configuration_text(home) != was:
+                raise UsageError(f"{path} was changed by somebody else just now: look at it, then try again")
+            swept(path, _SUFFIX)
+            if text:
+                mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o600
+                _replace(path, text.encode(), mode)
+                return
             if os.path.lexists(configuration_path(home)):
                 os.unlink(path)
             with contextlib.suppress(OSError):  # most have more in it
                 os.rmdir(home)
-            return
-        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o600
-        _replace(path, text.encode(), mode)
     except OSError as error:
         raise _unread(path, home, error) from None
 
 
+@contextlib.contextmanager
+def alone(home: str) -> Iterator[None]:
+    """Wait until nobody else changes what `setup` keeps in a home; not where its file system has no locks."""
+    # Above the home, since that comes and goes with what is in it.
+    folder = os.path.dirname(os.path.abspath(home))
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def swept(path: str, suffix: str) -> None:
+    """Remove what writers that were killed left beside a file, called `FILE.PID` and `suffix`."""
+    folder, name = os.path.split(path)
+    for one in os.listdir(folder) if os.path.isdir(folder) else ():
+        pid = one.removeprefix(f"{name}.").removesuffix(suffix)
+        if one == f"{name}.{pid}{suffix}" and pid.isdecimal() and _is_gone(int(pid)):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, one))
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
 def _replace(path: str, data: bytes, mode: int) -> None:
     """Write a file beside `path`, then put it in its place; a failure leaves nothing behind."""
-    beside = f"{path}.{os.getpid()}.new"
+    beside = f"{path}.{os.getpid()}{_SUFFIX}"
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(file, "wb") as stream:

@@ -1,12 +1,16 @@
 """config.toml: what is read, what is refused, and that nothing at its name holds the reader."""
 
 import os
+import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tieline.errors import Refused, TielineError, UsageError
-from tieline.runtime.configuration import BYTES_MAX, configuration_text, replace_configuration
+from tieline.runtime import configuration
+from tieline.runtime.configuration import BYTES_MAX, configuration_text, replace_configuration, swept
 
 
 @pytest.fixture
@@ -129,3 +133,47 @@ def test_replace_in_a_home_that_may_not_be_written_is_refused(path: Path) -> Non
     finally:
         path.parent.chmod(0o700)
     assert not path.exists()
+
+
+def test_replace_clears_away_what_a_killed_writer_left(path: Path) -> None:
+    """Of a living process it stays, and so does what only looks alike."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    home = str(path.parent)
+    for text, was in (("# a\n", ""), ("", "# a\n")):
+        for name in (f"{gone.pid}.new", f"{os.getpid()}0.x", "x.new", f"{os.getppid()}.new"):
+            (path.parent / f"config.toml.{name}").write_text("")
+        replace_configuration(home, text, was)
+        left = {one.name for one in path.parent.iterdir()} - {"config.toml"}
+        assert left == {
+            f"config.toml.{name}" for name in (f"{os.getpid()}0.x", "x.new", f"{os.getppid()}.new")
+        }
+    swept(str(path.parent / "gone" / "f"), ".new")
+
+
+def test_two_that_replace_at_once_do_it_one_after_the_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later one is told that the file is another by now; it does not overwrite what it never read."""
+    read = configuration.configuration_text
+
+    def slow(home: str) -> str:
+        text = read(home)
+        time.sleep(0.05)
+        return text
+
+    monkeypatch.setattr(configuration, "configuration_text", slow)
+    told: list[str] = []
+
+    def write(text: str) -> None:
+        try:
+            replace_configuration(str(path.parent), text, "")
+        except UsageError as error:
+            told.append(str(error))
+
+    threads = [threading.Thread(target=write, args=(f"# {name}\n",)) for name in "abc"]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(told) == 2

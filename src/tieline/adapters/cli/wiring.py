@@ -164,7 +164,7 @@ def _done(target: Target, options: Namespace, *, is_wanted: bool, is_on: bool) -
             is_written = is_written or bool(more)
             _show(() if options.json else more)
     except TielineError as error:
-        fail(error, f"setup of {target.name}", as_json=False)
+        fail(error, f"{'setup' if is_on else 'unsetup'} {target.name}", as_json=False)
         return {**result, "written": is_written, "paths": paths, "error": error_shape(error)}
     if not options.json:
         note(_outcome(target, options, is_written=is_written, is_on=is_on))

@@ -18,15 +18,16 @@ from tieline.adapters.harness.base import Document, Harness, Place, Whole, progr
 from tieline.adapters.harness.change import Change, put_in, taken_out
 from tieline.adapters.harness.facts import EXTRAS
 from tieline.adapters.harness.files import (
+    SUFFIX,
     missing_folders,
     read,
     remove_folders,
     replace,
     require_writable,
-    swept,
 )
 from tieline.errors import UsageError
 from tieline.runtime.checkup import Check
+from tieline.runtime.configuration import alone, swept
 from tieline.runtime.options import home_directory
 
 __all__ = [
@@ -169,7 +170,7 @@ def apply(changes: list[Change], environment: Mapping[str, str]) -> None:
         Refused: `PERMISSION_DENIED`.
     """
     home = home_directory("", environment)
-    with ledger.alone(home):
+    with alone(home):
         _apply(changes, home)
 
 
@@ -197,11 +198,11 @@ def tidied(name: str, where: Place) -> None:
         Refused: `PERMISSION_DENIED`.
     """
     home = home_directory("", where.environment)
-    with ledger.alone(home):
+    with alone(home):
         records = ledger.load(home)
         is_left = os.path.isfile(ledger.path_in(home))
         for file in reversed(_HARNESSES[name].files(where)):
-            swept(os.path.realpath(file.path))
+            swept(os.path.realpath(file.path), SUFFIX)
             record = records.get(file.path)
             if record is not None and not taken_out(file, read(file.path), record).is_needed:
                 if not os.path.lexists(file.path):
@@ -210,7 +211,7 @@ def tidied(name: str, where: Place) -> None:
         if is_left:
             ledger.save(home, records)
         else:
-            swept(ledger.path_in(home))
+            swept(ledger.path_in(home), SUFFIX)
             remove_folders([home])
 
 

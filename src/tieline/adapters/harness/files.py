@@ -8,25 +8,27 @@ Rule 4: what a writer that was killed left beside a file goes with the next writ
 Source: DESIGN.md 3, 4 "setup"; reference/reliability.md S1.
 """
 
-import contextlib
 import os
 import stat
 from typing import Final
 
 from tieline.errors import Refused, UsageError
+from tieline.runtime.configuration import swept
 
 __all__ = [
     "BYTES_MAX",
+    "SUFFIX",
     "missing_folders",
     "read",
     "remove_folders",
     "replace",
     "require_writable",
-    "swept",
 ]
 
 BYTES_MAX: Final = 33_554_432
 """Of a harness's file; some keep the history of every project in one."""
+SUFFIX: Final = ".tieline"
+"""Of what a writer has beside a file until it is whole."""
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -98,7 +100,7 @@ def replace(path: str, text: str | None, was: str | None) -> None:
         raise UsageError(f"{path} was changed by somebody else just now: look at it, then try again")
     real = os.path.realpath(path)
     try:
-        swept(real)
+        swept(real, SUFFIX)
         if text is None:
             if was is not None:
                 os.unlink(real)
@@ -122,28 +124,8 @@ def remove_folders(folders: list[str]) -> None:
             return
 
 
-def swept(path: str) -> None:
-    """Remove what a writer left beside a file that was killed before it put it in place."""
-    folder, name = os.path.split(path)
-    for one in os.listdir(folder) if os.path.isdir(folder) else ():
-        pid = one.removeprefix(f"{name}.").removesuffix(".tieline")
-        if one == f"{name}.{pid}.tieline" and pid.isdecimal() and _is_gone(int(pid)):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, one))
-
-
-def _is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return False
-
-
 def _put(path: str, data: bytes, mode: int) -> None:
-    beside = f"{path}.{os.getpid()}.tieline"
+    beside = f"{path}.{os.getpid()}{SUFFIX}"
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(file, "wb") as stream:

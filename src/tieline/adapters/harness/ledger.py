@@ -9,18 +9,14 @@ Rule 4: who changes the records reads and writes them alone, so that two at once
 Source: DESIGN.md 4 "setup".
 """
 
-import contextlib
-import fcntl
 import hashlib
 import itertools
 import json
-import os
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from tieline.adapters.harness.files import read, remove_folders, replace
 
-__all__ = ["Record", "Splice", "alone", "digest", "load", "path_in", "save", "splices", "undone"]
+__all__ = ["Record", "Splice", "digest", "load", "path_in", "save", "splices", "undone"]
 
 VERSION: Final = 1
 
@@ -56,22 +52,6 @@ class Record(NamedTuple):
 def path_in(home: str) -> str:
     """Return where the records of a home are."""
     return home + "/setup.json"
-
-
-@contextlib.contextmanager
-def alone(home: str) -> Iterator[None]:
-    """Wait until nobody else changes the records of a home; where its file system has no locks, do not."""
-    # Above the home, since that comes and goes with the records.
-    folder = os.path.dirname(os.path.abspath(home))
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
 
 
 def digest(text: str) -> str:
