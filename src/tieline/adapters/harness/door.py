@@ -7,6 +7,7 @@ Rule 2: the record of a file is kept before the file is written: a crash between
 Source: DESIGN.md 4 "setup".
 """
 
+import contextlib
 import os
 import shutil
 import sys
@@ -38,6 +39,7 @@ __all__ = [
     "extras_of",
     "here",
     "hint",
+    "is_home",
     "paths",
     "place",
     "plan_in",
@@ -115,6 +117,8 @@ def plan_in(name: str, where: Place, extras: Collection[str]) -> list[Change]:
         Refused: `PERMISSION_DENIED`: a file is read-only.
     """
     harness = _HARNESSES[name]
+    if where.project and is_home(where, where.project):
+        raise UsageError("this folder is your home: what is in it is set up without --project")
     folder = harness.folder(where)
     if folder and not program(harness, where) and not os.path.isdir(folder):
         wanted = " or ".join(harness.programs)
@@ -216,7 +220,21 @@ def tidied(name: str, where: Place) -> None:
 
 
 def checks(environment: Mapping[str, str]) -> list[Check]:
-    """Return what `doctor` says of the harnesses that are here or that Tieline was put into."""
-    where = place(environment, "")
+    """Return what `doctor` says of the harnesses that are here, or that Tieline was put into: also here."""
     records = ledger.load(home_directory("", environment))
-    return [check for one in _HARNESSES.values() for check in examine.checks(one, where, records)]
+    places = [place(environment, "")]
+    with contextlib.suppress(FileNotFoundError):  # the present folder may be gone
+        folder = os.getcwd()
+        if not is_home(places[0], folder):
+            places.append(place(environment, folder))
+    return [
+        check
+        for one in _HARNESSES.values()
+        for where in places
+        for check in examine.checks(one, where, records)
+    ]
+
+
+def is_home(where: Place, folder: str) -> bool:
+    """Return whether a folder is the person's home: there a project's files are the person's own."""
+    return os.path.realpath(folder) == os.path.realpath(where.home)

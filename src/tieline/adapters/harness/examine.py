@@ -25,43 +25,46 @@ __all__ = ["checks"]
 
 
 def checks(harness: Harness, place: Place, records: Mapping[str, Record]) -> list[Check]:
-    """Return the checks of one harness; none where it is neither here nor set up."""
-    name = f"harness {harness.name}"
+    """Return the checks of one harness; none where it is neither here nor set up.
+
+    Of a project's files it says something where there is something of ours in them, and nothing else.
+    """
+    name = f"harness {harness.name}{' in this folder' if place.project else ''}"
+    words = f"{harness.name}{' --project' if place.project else ''}"
     files = harness.files(place)
     try:
         present = [file for file in files if _is_ours_in(file)]
+        if place.project and not present:
+            return []
         changes = [put_in(file, read(file.path), records.get(file.path), ()) for file in files]
     except TielineError as error:
-        return [Check(name, False, str(error), f"correct it, then run `tieline setup {harness.name}`")]
+        if place.project and not any(file.path in records for file in files):
+            return []  # somebody's own file, which nobody set up
+        return [Check(name, False, str(error), f"correct it, then run `tieline setup {words}`")]
     missing = [change.path for change in changes if change.is_needed]
     barrier = _barrier(missing)
+    then = "then " if barrier else ""
     if not present:
         if not program(harness, place):
             return []
         text = f"here, and not set up{'; ' if barrier else ''}{barrier}"
-        return [
-            Check(name, True, text, f"to set it up: {'then ' if barrier else ''}tieline setup {harness.name}")
-        ]
+        return [Check(name, True, text, f"to set it up: {then}tieline setup {words}")]
     if missing:
         text = f"not as this version sets it up: {', '.join(missing)}{'; ' if barrier else ''}{barrier}"
-        return [Check(name, False, text, f"{'then ' if barrier else ''}run `tieline setup {harness.name}`")]
+        return [Check(name, False, text, f"{then}run `tieline setup {words}`")]
     if not program(harness, place):
         wanted = " or ".join(harness.programs)
-        return [
-            Check(
-                name,
-                False,
-                f"set up, and {wanted} is not on the PATH",
-                "install it, or run `tieline unsetup`",
-            )
-        ]
+        text = f"set up, and {wanted} is not on the PATH"
+        return [Check(name, False, text, f"install it, or run `tieline unsetup {words}`")]
     reason = _tried(files, place)
     if reason:
-        return [
-            Check(name, False, f"its door does not answer: {reason}", f"run `tieline setup {harness.name}`")
-        ]
+        text = f"its door does not answer: {reason}"
+        return [Check(name, False, text, f"run `tieline setup {words}`")]
+    proven = Check(name, True, "set up; a message went from one door of it to another")
+    if place.project:
+        return [proven]
     return [
-        Check(name, True, "set up; a message went from one door of it to another"),
+        proven,
         *_trust(harness, place),
         *([Check(f"{name}, reach", True, harness.reach)] if harness.reach else []),
     ]

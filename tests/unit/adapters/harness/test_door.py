@@ -131,6 +131,14 @@ def test_plan_in_needs_the_program_or_its_folder(place: Make, home: Path) -> Non
     assert door.paths("claude-code", place()) == [f"{home}/.claude.json", f"{home}/.claude/settings.json"]
 
 
+def test_plan_in_of_the_home_as_a_project_is_refused(place: Make, home: Path) -> None:
+    """A project's files would be the person's own there."""
+    (home / "link").symlink_to(home)
+    for folder in (home, home / "link"):
+        with pytest.raises(UsageError, match="without --project"):
+            door.plan_in("claude-code", place("claude", project=str(folder)), ())
+
+
 def test_plan_in_of_a_read_only_or_broken_file_writes_nothing(place: Make, home: Path) -> None:
     """Not even the other file of that harness."""
     made = place("claude")
@@ -186,6 +194,34 @@ def test_place_names_this_installation_and_a_project_the_command_alone(home: Pat
 def test_checks_are_none_where_no_harness_is(home: Path) -> None:
     """The machine of somebody else."""
     assert door.checks({"HOME": str(home), "PATH": ""}) == []
+
+
+def test_checks_are_of_the_person_and_of_this_folder(
+    place: Make, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the home itself once."""
+    made = place("claude")
+    environment = dict(made.environment)
+    folder = home / "w"
+    folder.mkdir()
+    monkeypatch.setattr("tieline.adapters.harness.examine.round_trip", lambda *_: "")
+    where = door.place(environment, str(folder))
+    door.apply(door.plan_in("claude-code", where, ()), environment)
+    names = {}
+    for at in (folder, home):
+        monkeypatch.chdir(at)
+        names[at] = [check.name for check in door.checks(environment)]
+    gone = home / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    names[gone] = [check.name for check in door.checks(environment)]
+    monkeypatch.chdir(home)
+    assert names == {
+        gone: ["harness claude-code"],
+        folder: ["harness claude-code", "harness claude-code in this folder"],
+        home: ["harness claude-code"],
+    }
 
 
 def test_two_that_write_at_once_keep_the_records_of_both(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

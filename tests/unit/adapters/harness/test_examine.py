@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tieline.adapters.harness import codex, examine, gemini
+from tieline.adapters.harness import claude_code, codex, examine, gemini
 from tieline.adapters.harness.base import Harness, Place
 from tieline.adapters.harness.change import put_in
 from tieline.adapters.harness.files import read, replace
+from tieline.adapters.harness.ledger import Record
 from tieline.adapters.harness.opencode import HARNESS
 
 Make = Callable[..., Place]
@@ -26,6 +27,28 @@ def test_checks_of_what_is_not_here_are_none(place: Make) -> None:
     assert examine.checks(HARNESS, place(), {}) == []
     (check,) = examine.checks(HARNESS, place("opencode"), {})
     assert (check.ok, check.action) == (True, "to set it up: tieline setup opencode")
+
+
+def test_checks_of_a_project_speak_where_something_of_ours_is_in_it(
+    place: Make, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder where nobody set it up is passed over, also with files that others broke."""
+    folder = home / "w"
+    folder.mkdir()
+    made = place("claude", project=str(folder))._replace(command=("tieline",))
+    monkeypatch.setattr(examine, "round_trip", lambda *_: "")
+    assert examine.checks(claude_code.HARNESS, made, {}) == []
+    (folder / ".mcp.json").write_text("{\n")
+    assert examine.checks(claude_code.HARNESS, made, {}) == []
+    (broken,) = examine.checks(claude_code.HARNESS, made, {str(folder / ".mcp.json"): Record("d")})
+    assert (broken.name, broken.ok) == ("harness claude-code in this folder", False)
+    (folder / ".mcp.json").unlink()
+    set_up(made, claude_code.HARNESS)
+    (good,) = examine.checks(claude_code.HARNESS, made, {})
+    assert (good.name, good.ok) == ("harness claude-code in this folder", True)
+    (folder / ".mcp.json").unlink()
+    (half,) = examine.checks(claude_code.HARNESS, made, {})
+    assert (half.ok, half.action) == (False, "run `tieline setup claude-code --project`")
 
 
 def test_checks_say_what_would_keep_setup_from_writing(place: Make, home: Path) -> None:
@@ -69,6 +92,7 @@ def test_checks_name_what_is_old_broken_or_gone(place: Make, home: Path) -> None
     (home / "bin" / "opencode").unlink()
     (gone,) = examine.checks(HARNESS, made, {})
     assert "not on the PATH" in gone.text
+    assert gone.action == "install it, or run `tieline unsetup opencode`"
     (home / ".config" / "opencode" / "opencode.json").write_text("{\n")
     (broken,) = examine.checks(HARNESS, made, {})
     assert (broken.ok, "line 2" in broken.text) == (False, True)
