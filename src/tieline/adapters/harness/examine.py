@@ -15,6 +15,7 @@ from typing import Any
 from tieline.adapters.harness import codex
 from tieline.adapters.harness.base import Document, Harness, Place, Whole, is_our_server, places_of, program
 from tieline.adapters.harness.change import put_in, value_of
+from tieline.adapters.harness.facts import SERVER
 from tieline.adapters.harness.files import read, require_writable
 from tieline.adapters.harness.ledger import Record
 from tieline.adapters.harness.round_trip import round_trip
@@ -59,7 +60,8 @@ def checks(harness: Harness, place: Place, records: Mapping[str, Record]) -> lis
     reason = _tried(files, place)
     if reason:
         text = f"its door does not answer: {reason}"
-        return [Check(name, False, text, f"run `tieline setup {words}`")]
+        action = f"see that {SERVER} is on the PATH" if place.project else f"run `tieline setup {words}`"
+        return [Check(name, False, text, action)]
     proven = Check(name, True, "set up; a message went from one door of it to another")
     if place.project:
         return [proven]

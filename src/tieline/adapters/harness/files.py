@@ -47,9 +47,10 @@ def read(path: str) -> str | None:
         return None
     except OSError as error:
         raise _refusal(path, error) from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise UsageError(f"{path} is not a regular file")
     with os.fdopen(file, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise UsageError(f"{path} is not a regular file")
         data = stream.read(BYTES_MAX + 1)
     if len(data) > BYTES_MAX:
         raise UsageError(f"{path} is larger than {BYTES_MAX} bytes")

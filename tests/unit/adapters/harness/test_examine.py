@@ -36,7 +36,8 @@ def test_checks_of_a_project_speak_where_something_of_ours_is_in_it(
     folder = home / "w"
     folder.mkdir()
     made = place("claude", project=str(folder))._replace(command=("tieline",))
-    monkeypatch.setattr(examine, "round_trip", lambda *_: "")
+    answers = iter(["", "no such file"])
+    monkeypatch.setattr(examine, "round_trip", lambda *_: next(answers))
     assert examine.checks(claude_code.HARNESS, made, {}) == []
     (folder / ".mcp.json").write_text("{\n")
     assert examine.checks(claude_code.HARNESS, made, {}) == []
@@ -46,6 +47,8 @@ def test_checks_of_a_project_speak_where_something_of_ours_is_in_it(
     set_up(made, claude_code.HARNESS)
     (good,) = examine.checks(claude_code.HARNESS, made, {})
     assert (good.name, good.ok) == ("harness claude-code in this folder", True)
+    (away,) = examine.checks(claude_code.HARNESS, made, {})
+    assert (away.ok, away.action) == (False, "see that tieline is on the PATH")
     (folder / ".mcp.json").unlink()
     (half,) = examine.checks(claude_code.HARNESS, made, {})
     assert (half.ok, half.action) == (False, "run `tieline setup claude-code --project`")

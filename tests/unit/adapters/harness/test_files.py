@@ -67,6 +67,7 @@ def test_replace_of_what_somebody_wrote_meanwhile_is_refused(home: Path) -> None
 def test_read_of_what_is_no_text_file_says_what_it_is(home: Path) -> None:
     """A pipe does not hold the reader."""
     os.mkfifo(home / "pipe")
+    (home / "folder").mkdir()
     (home / "dangling").symlink_to(home / "nowhere")
     (home / "latin").write_bytes(b"a\n\xe9")
     (home / "closed").write_text("x")
@@ -75,6 +76,7 @@ def test_read_of_what_is_no_text_file_says_what_it_is(home: Path) -> None:
         file.truncate(BYTES_MAX + 1)
     for name, word in (
         ("pipe", "regular"),
+        ("folder", "regular"),
         ("dangling", "nowhere"),
         ("latin", "line 2"),
         ("large", "larger"),
