@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.system.kit.attached import Attached, refusal_code
+from tieline.store import recovery
 
 pytestmark = pytest.mark.asyncio
 
@@ -100,3 +101,61 @@ async def test_root_that_is_killed_is_gone_and_its_mail_is_kept(private_home: Pa
                 await asyncio.sleep(0.05)
         late = await tool(alice, "send", to=row["sessionId"], message="too late")
         assert refusal_code(late) == "UNKNOWN_TARGET"
+
+
+@pytest.mark.clause("O10")
+async def test_mail_of_a_session_that_ended_goes_to_no_namesake(private_home: Path) -> None:
+    """Three unread at the first "worker": another, in whatever spelling of its folder, gets none."""
+    async with sessions(private_home, "alice", "worker") as (alice, worker):
+        row = await listed(alice, "worker")
+        for number in range(3):
+            sent = await tool(alice, "send", to=row["sessionId"], message=f"for the first {number}")
+            assert sent["accepted"], sent
+        async with asyncio.timeout(20):  # the broker's yes says nothing of the recipient's disk
+            while len((await worker.call("local.inbox"))["messages"]) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await worker.end(signal.SIGKILL)
+        left = recovery.recover(str(private_home / "worker"), worker.who["instanceId"])
+        assert len(left.unread) == 3
+        (private_home / "other").mkdir()
+        (private_home / "link").symlink_to(private_home / "w")
+        shared = {"TIELINE_INTERCOM_ENABLED": "true", "PI_INTERCOM_RUNTIME_DIR": str(private_home / "i")}
+        for count, folder in enumerate(("other", "link", "w/")):
+            words = ("--workspace", f"{private_home}/{folder}", "--session", f"s-later-{count}")
+            (private_home / f"later-{count}").mkdir(mode=0o700)
+            later = await Attached.start(private_home / f"later-{count}", "worker", *words, **shared)
+            try:
+                async with asyncio.timeout(20):
+                    while (await listed(alice, "worker"))["sessionId"] == row["sessionId"]:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+                assert (await later.call("peer_messages", waitMs=300))["messages"] == []
+                gone = await tool(alice, "send", to=row["sessionId"], message="for the first still")
+                assert refusal_code(gone) == "UNKNOWN_TARGET"
+                assert (await later.call("peer_messages", waitMs=300))["messages"] == []
+            finally:
+                await later.end(signal.SIGKILL)
+        await alice.leave()
+
+
+@pytest.mark.clause("O27")
+async def test_broker_that_stood_still_is_told_and_registers_nobody_twice(private_home: Path) -> None:
+    """Stopped, it answers no list, which is said; no message is called delivered; then all goes on."""
+    async with sessions(private_home, "alice", "bob") as (alice, bob):
+        row = await listed(alice, "bob")
+        broker = broker_of(private_home)
+        os.kill(broker, signal.SIGSTOP)
+        try:
+            stale = await tool(alice, "list")
+            assert "has not answered yet" in stale["text"], stale
+            sent = await alice.call("send_peer_message", to=row["peerId"], content="while it stood")
+            assert sent.get("state") in ("pending", "unknown"), sent
+        finally:
+            os.kill(broker, signal.SIGCONT)
+        found = await bob.call("peer_messages", waitMs=20_000)
+        assert [one["content"] for one in found["messages"]] == ["while it stood"]
+        assert (await listed(alice, "bob"))["sessionId"] == row["sessionId"]
+        assert [one["name"] for one in (await tool(alice, "list"))["sessions"]] == ["bob"]
+        assert [one["name"] for one in (await tool(bob, "list"))["sessions"]] == ["alice"]
+        assert broker_of(private_home) == broker
+        await alice.leave()
+        await bob.leave()
